@@ -40,7 +40,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def connect(display: str) -> Any:
-    """A connection of the test's own. Xlib 0.15 wants a file of cookies, even an empty one, and prints of it."""
+    """A connection of the test's own. Xlib 0.15 wants a file of cookies, even an empty one."""
     from Xlib.display import Display
 
     before = os.environ.get("XAUTHORITY")
