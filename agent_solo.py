@@ -600,6 +600,122 @@ class Watcher(Protocol):
 # 4. Geometry: the only place where a coordinate changes its meaning
 # ==============================================================================
 
+# How many units a space counts across the whole image; px counts the image's own pixels.
+SPANS: dict[str, int | None] = {"px": None, "1000": 1000, "999": 999, "1": 1, "percent": 100}
+
+
+def fit(width: int, height: int, *, most: tuple[int, int] = (1344, 756)) -> tuple[int, int]:
+    """The size to send a picture in, never an enlargement.
+
+    Multiples of 28 up to 1344 x 756 (upright: 756 x 1344) pass unchanged through the tile and patch rules of
+    all large services. A picture that a server shrinks without saying so makes every click land short.
+    """
+    across, down = most if width >= height else most[::-1]
+    scale = min(1.0, across / width, down / height)
+    # 1e-6, because 1080 * 0.7 is 755.99... in floating point
+    cut = [max(28, int(side * scale + 1e-6) // 28 * 28) for side in (width, height)]
+    return min(width, cut[0]), min(height, cut[1])
+
+
+def to_screen(point: ShotPoint, shot: Shot) -> ScreenPoint:
+    """Where the pointer goes for a pixel of the image: its centre, kept inside the area shown."""
+    area = shot.area
+    x = int((point.x + 0.5) * area.width / shot.width)
+    y = int((point.y + 0.5) * area.height / shot.height)
+    return ScreenPoint(x=area.x + max(0, min(x, area.width - 1)), y=area.y + max(0, min(y, area.height - 1)))
+
+
+def to_shot(point: ScreenPoint, shot: Shot) -> ShotPoint:
+    """Where a point of the screen lies in the image; to_screen takes it back exactly."""
+    area = shot.area
+    return ShotPoint(
+        x=(point.x - area.x + 0.5) * shot.width / area.width - 0.5,
+        y=(point.y - area.y + 0.5) * shot.height / area.height - 0.5,
+    )
+
+
+def from_space(x: float, y: float, *, space: Space, width: int, height: int) -> ShotPoint:
+    """A model's numbers as pixels of an image of this size; ranges are the parser's business."""
+    across = SPANS[space.unit]
+    # models that count in fractions answer in pixels now and then (Kimi): no fraction is above 1
+    if across is None or (across == 1 and max(x, y) > 1):
+        return ShotPoint(x=x, y=y)
+    return ShotPoint(x=x / across * width, y=y / across * height)
+
+
+def space_sentence(space: Space, *, width: int, height: int) -> str:
+    """What the model is told about coordinates."""
+    across = SPANS[space.unit]
+    pairs = " In a pair, y comes first." if space.order == "yx" else ""
+    if across is None:
+        ends = f"x 0 to {width - 1} and y 0 to {height - 1}"
+        return f"x and y are pixels of the image, counted from its top left corner: {ends}.{pairs}"
+    unit = "fractions of the image" if across == 1 else "relative to the image"
+    return f"x and y are {unit}: x 0 (left edge) to {across} (right), y 0 (top) to {across} (bottom).{pairs}"
+
+
+def parse_space(text: str) -> Space:
+    """A space as the command line writes it: px, 1000, 999, 1 or percent; ",yx" for y first. Raises Usage."""
+    unit, _, order = text.replace(" ", "").lower().partition(",")
+    unit = "percent" if unit in ("%", "100") else unit
+    if unit not in SPANS or order not in ("", "xy", "yx"):
+        raise Usage(f"--coords takes {', '.join(SPANS)}, and ,yx behind it where y comes first; not {text!r}")
+    return Space(unit=unit, order=order or "xy")
+
+
+def clip(box: Box, to: Box) -> Box | None:
+    """The part of a box that lies in another; None if there is none."""
+    left, top = max(box.x, to.x), max(box.y, to.y)
+    width = min(box.x + box.width, to.x + to.width) - left
+    height = min(box.y + box.height, to.y + to.height) - top
+    return Box(x=left, y=top, width=width, height=height) if width > 0 and height > 0 else None
+
+
+def around(boxes: Sequence[Box]) -> Box:
+    """The smallest box that holds them all."""
+    left, top = min(box.x for box in boxes), min(box.y for box in boxes)
+    right, bottom = max(box.x + box.width for box in boxes), max(box.y + box.height for box in boxes)
+    return Box(x=left, y=top, width=right - left, height=bottom - top)
+
+
+def _beside(box: Box, hole: Box | None) -> list[Box]:
+    if hole is None:
+        return [box]
+    right, bottom = hole.x + hole.width, hole.y + hole.height
+    pieces = (
+        Box(x=box.x, y=box.y, width=box.width, height=hole.y - box.y),
+        Box(x=box.x, y=bottom, width=box.width, height=box.y + box.height - bottom),
+        Box(x=box.x, y=hole.y, width=hole.x - box.x, height=hole.height),
+        Box(x=right, y=hole.y, width=box.x + box.width - right, height=hole.height),
+    )
+    return [piece for piece in pieces if piece.width and piece.height]
+
+
+def uncovered(box: Box, covers: Sequence[Box]) -> list[Box]:
+    """The parts of a box that no cover hides."""
+    parts = [box]
+    for cover in covers:
+        parts = [piece for part in parts for piece in _beside(part, clip(cover, part))]
+    return parts
+
+
+def off_corner(point: ScreenPoint, monitors: Sequence[Box]) -> ScreenPoint:
+    """The point, or its neighbour if it is the very corner of a monitor: the person's stop signal."""
+    for box in monitors:
+        inward_x = {box.x: 1, box.x + box.width - 1: -1}.get(point.x)
+        inward_y = {box.y: 1, box.y + box.height - 1: -1}.get(point.y)
+        if inward_x and inward_y:
+            return ScreenPoint(x=point.x + inward_x, y=point.y + inward_y)
+    return point
+
+
+def span(box: Box, shot: Shot) -> str:
+    """A box in words, in pixels of the image: "x 320-760, y 90-300"."""
+    across, down = shot.width / shot.area.width, shot.height / shot.area.height
+    left, right = (round((x - shot.area.x) * across) for x in (box.x, box.x + box.width))
+    top, bottom = (round((y - shot.area.y) * down) for y in (box.y, box.y + box.height))
+    return f"x {left}-{right}, y {top}-{bottom}"
+
 
 # ==============================================================================
 # 5. Vocabulary: one table of verbs; the parser, the prompt, the schema and the guide are made from it
@@ -614,6 +730,119 @@ class Watcher(Protocol):
 # ==============================================================================
 # 7. Changes: did anything happen, and where?
 # ==============================================================================
+
+SPECK = 8  # cells: a caret, or the digits of a clock, never touch more
+
+
+def _quoted(text: str) -> str:
+    """A program's own words, on one line, short, and marked as such."""
+    return json.dumps(text if len(text) <= 60 else text[:59] + "…", ensure_ascii=False)
+
+
+def called(window: Window | None) -> str:
+    """A window's name for the model."""
+    if window is None:
+        return "the bare desktop"
+    return (
+        f"a menu or tooltip of {_quoted(window.app)}" if window.popup else f"window {_quoted(window.title)}"
+    )
+
+
+def _differing(a: Frame, b: Frame) -> list[tuple[int, int]]:
+    """Column and row of each cell that differs."""
+    pairs = enumerate(zip(a.cells, b.cells, strict=True))
+    return [(number % a.columns, number // a.columns) for number, (old, new) in pairs if old != new]
+
+
+def alike(a: Frame | None, b: Frame | None) -> bool:
+    """The same screen, but for a difference no larger than a caret or the digits of a clock."""
+    if a is None or b is None or a.shot != b.shot:
+        return a is b
+    return a.digest == b.digest or len(_differing(a, b)) <= SPECK
+
+
+def _bunches(cells: list[tuple[int, int]], *, axis: int) -> list[list[tuple[int, int]]]:
+    """Groups along an axis, cut wherever two or more rows (or columns) in between stayed as they were."""
+    groups: list[list[tuple[int, int]]] = []
+    for cell in sorted(cells, key=lambda cell: cell[axis]):
+        if not groups or cell[axis] - groups[-1][-1][axis] > 2:
+            groups.append([])
+        groups[-1].append(cell)
+    return groups
+
+
+def _box(cells: list[tuple[int, int]], frame: Frame) -> Box:
+    area, columns, rows = frame.shot.area, frame.columns, len(frame.cells) // frame.columns
+    across, down = [x for x, _ in cells], [y for _, y in cells]
+    left, right = (area.x + edge * area.width // columns for edge in (min(across), max(across) + 1))
+    top, bottom = (area.y + edge * area.height // rows for edge in (min(down), max(down) + 1))
+    return Box(x=left, y=top, width=right - left, height=bottom - top)
+
+
+def _changed(a: Frame | None, b: Frame | None) -> list[Box]:
+    """Where the frames differ, on the screen: one box for each bunch of cells, the largest first."""
+    if a is None or b is None:
+        return []
+    if a.shot != b.shot:
+        return [b.shot.area]
+    bands = _bunches(_differing(a, b), axis=1)
+    boxes = [_box(bunch, b) for band in bands for bunch in _bunches(band, axis=0)]
+    return sorted(boxes, key=lambda box: -box.width * box.height)
+
+
+def _screen_told(boxes: list[Box], a: Frame | None, b: Frame | None) -> list[str]:
+    if not boxes or a is None or b is None:
+        return []
+    if a.shot != b.shot:
+        return ["the screen itself has another size or place"]
+    if alike(a, b):
+        return [f"only a spot changed, at {span(boxes[0], b.shot)} of the image, such as a caret or a clock"]
+    area = b.shot.area
+    if sum(box.width * box.height for box in boxes) > 0.8 * area.width * area.height:
+        return ["nearly the whole screen changed"]
+    regions = " and ".join(span(box, b.shot) for box in boxes[:3])
+    more = f" and {len(boxes) - 3} smaller ones" if boxes[3:] else ""
+    return [f"the screen changed in the region{'s' if boxes[1:] else ''} {regions}{more} of the image"]
+
+
+def _windows_told(before: Sequence[Window], after: Sequence[Window]) -> list[str]:
+    """Windows opened, closed, renamed, moved, focused; this program's own terminal does not count."""
+    old, new = ({window.id: window for window in windows if not window.own} for windows in (before, after))
+    told = [f"{called(new[key])} opened" for key in new if key not in old]
+    told += [f"{called(old[key])} closed" for key in old if key not in new]
+    both = [(old[key], new[key]) for key in old if key in new]
+    told += [f"{called(a)} is now called {_quoted(b.title)}" for a, b in both if a.title != b.title]
+    told += [f"{called(b)} moved or changed its size" for a, b in both if a.box != b.box]
+    was, now = (next((key for key in windows if windows[key].focused), "") for windows in (old, new))
+    if now != was:
+        told.append(f"the focus moved to {called(new[now])}" if now else "no window has the focus")
+    return told
+
+
+def _elements_told(before: Sequence[Element], after: Sequence[Element]) -> list[str]:
+    """Elements that are still there, and hold or are something else now."""
+    old, told = {element.ref: element for element in before}, []
+    for new in after:
+        was = old.get(new.ref, new)
+        now = [f"is {state}" for state in new.states if state not in was.states]
+        now += [f"is no longer {state}" for state in was.states if state not in new.states]
+        now += [f"holds {_quoted(new.value)}"] if new.value != was.value else []
+        now += [f"is called {_quoted(new.name)}"] if new.name != was.name else []
+        if now:
+            told.append(f"element {new.ref} {_quoted(was.name)} now {' and '.join(now)}")
+    return told
+
+
+def compare(before: Snapshot, after: Snapshot) -> Change:
+    """What became different, in a few clauses for the model."""
+    boxes = _changed(before.frame, after.frame)
+    told = _screen_told(boxes, before.frame, after.frame)
+    told += _windows_told(before.windows, after.windows)
+    told += _elements_told(before.elements, after.elements)
+    if not told:
+        return Change(moved=False, text="Nothing visible changed.")
+    text = "; ".join(told[:8]) + (f"; and {len(told) - 8} more." if told[8:] else ".")
+    return Change(moved=True, text=text[0].upper() + text[1:], box=around(boxes) if boxes else None)
 
 
 # ==============================================================================
