@@ -69,8 +69,9 @@ if sys.version_info < (3, 10):
     sys.exit("agent_solo needs Python 3.10 or newer; this is %d.%d." % sys.version_info[:2])
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 __version__ = "0.1.0"
@@ -725,6 +726,136 @@ def span(box: Box, shot: Shot) -> str:
 # ==============================================================================
 # 6. Elements: named things in reading order, numbered for the whole run
 # ==============================================================================
+
+# What a person could press, tick, fill or choose. Where room is short these come before texts and pictures.
+INTERACTIVE = frozenset(
+    re.split(
+        ", ",
+        "button, calendar, cell, check box, check menu item, clickable, colour button, column header, "
+        "combo box, date field, dial, file field, icon, link, list item, menu, menu item, option, page, "
+        "password field, radio button, radio menu item, row header, search field, slider, spin button, "
+        "switch, tab, terminal, text field, toggle button, tree item",
+    )
+)
+# Roles whose name often only repeats their value of the moment, and so says nothing about who they are.
+MIRRORS = frozenset({"combo box", "page", "progress bar", "text"})
+# A verb that switches: which state, on or off, and the roles that have it ("": any role).
+SWITCHES = {
+    "check": ("checked", True, "check box,check menu item,radio button,radio menu item,switch,toggle button"),
+    "uncheck": ("checked", False, "check box,check menu item,switch,toggle button"),
+    "select": ("selected", True, "cell,icon,list item,option,tab,tree item"),
+    "expand": ("expanded", True, "combo box,menu"),
+    "collapse": ("expanded", False, "combo box,menu"),
+    "focus": ("focused", True, ""),
+}
+
+
+def identity(element: Element) -> tuple[str, ...]:
+    """What makes an element the same one as before: the channel and its address of it, role, name, window."""
+    name = "" if element.role in MIRRORS else element.name
+    return element.ref[:1], *element.native, element.role, name, element.window
+
+
+def ordered(elements: Iterable[Element]) -> Iterator[Element]:
+    """Reading order: windows as they came; in each, lines from top to bottom and from left to right."""
+    windows: dict[str, list[Element]] = {}
+    for element in elements:
+        windows.setdefault(element.window, []).append(element)
+    for group in windows.values():
+        yield from (element for element in group if not element.box)
+        for line in _lines([(element.box, element) for element in group if element.box]):
+            yield from (element for _, element in sorted(line, key=lambda pair: pair[0].x))
+
+
+def _lines(boxed: Iterable[tuple[Box, Element]]) -> list[list[tuple[Box, Element]]]:
+    """Two stand in one line if their middles are near each other and neither is many times as tall."""
+    lines: list[list[tuple[Box, Element]]] = []
+    for box, element in sorted(boxed, key=lambda pair: (pair[0].y, pair[0].x)):
+        first = lines[-1][0][0] if lines else box
+        low, high = sorted((first.height, box.height))
+        if lines and 2 * abs(first.centre.y - box.centre.y) < high <= 3 * low:
+            lines[-1].append((box, element))
+        else:
+            lines.append([(box, element)])
+    return lines
+
+
+class Numbers:
+    """Gives refs that stay with their elements through a run; a number is never given to another element."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[tuple[str, ...], int], Ref] = {}
+        self._last: dict[str, int] = {}
+
+    def number(self, elements: Iterable[Element]) -> tuple[Element, ...]:
+        """The elements in reading order, each with its ref; they come with the channel's letter for a ref."""
+        met: dict[tuple[str, ...], int] = {}
+        numbered = []
+        for element in ordered(elements):
+            who = identity(element)
+            met[who] = met.get(who, 0) + 1  # two that cannot be told apart still get two numbers
+            ref = self._given.get((who, met[who])) or self._next(element.ref[:1])
+            self._given[who, met[who]] = ref
+            numbered.append(replace(element, ref=ref))
+        return tuple(numbered)
+
+    def _next(self, letter: str) -> Ref:
+        self._last[letter] = self._last.get(letter, 0) + 1
+        return f"{letter}{self._last[letter]}"
+
+
+def find(elements: Iterable[Element], ref: Ref) -> Element | None:
+    """The element of that ref."""
+    return next((element for element in elements if element.ref == ref), None)
+
+
+def quoted(text: str, most: int = 80) -> str:
+    """Text from the screen as one JSON string, so that it can neither end its line nor fake one."""
+    text, more = (text[:most], "…") if len(text) > most else (text, "")
+    joiners = "\u200c\u200d"  # not printable, yet a part of ordinary words and of emoji
+    whole = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c in joiners else json.dumps(c)[1:-1] for c in whole) + more
+
+
+def described(element: Element) -> str:
+    """One element in one line: e12 text field "Name" = "what it holds" [disabled]."""
+    name = f" {quoted(element.name)}" if element.name else ""
+    value = f" = {quoted(element.value)}" if element.value else ""
+    states = f" [{', '.join(element.states)}]" if element.states else ""
+    return f"{element.ref} {element.role}{name}{value}{states}"
+
+
+def listing(elements: Sequence[Element], windows: Sequence[Window], *, limit: int = 150) -> str:
+    """The elements line by line under their windows' titles; those left out are counted."""
+    ranked = sorted(elements, key=lambda element: element.role not in INTERACTIVE)
+    kept, left = {element.ref for element in ranked[:limit]}, ranked[limit:]
+    titles = {window.id: f"in window {quoted(window.title)}:" for window in windows}
+    lines, current = [], ""
+    for element in elements:
+        if element.ref not in kept:
+            continue
+        if element.window != current and element.window in titles:
+            lines.append(titles[element.window])
+        lines.append(described(element))
+        current = element.window
+    useful = sum(element.role in INTERACTIVE for element in left)
+    lines += [f"({len(left)} more are left out; {useful} of them can be acted on)"] if left else []
+    return "\n".join(lines)
+
+
+def read_back(receipt: Receipt, true: Callable[[], bool], clock: Clock) -> Receipt:
+    """Verified once reading back says so, within a second. Raises TellModel if it says otherwise."""
+    until = clock.now() + 1
+    while True:
+        try:
+            if true():
+                return replace(receipt, delivery="delivered_verified")
+        except TellModel:  # nothing to read any more: it closed with its dialog, perhaps
+            return receipt
+        if clock.now() >= until:
+            sentence = f"{receipt.message}; but read back, it is not so"
+            raise TellModel("ACTION_FAILED", sentence, "look what it did", delivery=receipt.delivery)
+        clock.sleep(0.05)
 
 
 # ==============================================================================
