@@ -70,9 +70,11 @@ if sys.version_info < (3, 10):
 
 import json
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 __version__ = "0.1.0"
 
@@ -721,6 +723,962 @@ def span(box: Box, shot: Shot) -> str:
 # ==============================================================================
 # 5. Vocabulary: one table of verbs; the parser, the prompt, the schema and the guide are made from it
 # ==============================================================================
+#
+#   a reply             its tool calls, or its text; refusals and failures end here
+#   text   -> pieces    one pass to the right: thinking is skipped; JSON, XML and calls are each read whole
+#   piece  -> unwrap    a verb and its fields, out of whatever they were wrapped in
+#   fields -> Action    checked against VERBS; coordinates become pixels of the image
+#   all    -> choose    one action, or the reason to ask again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One thing a model may ask for. `takes` shows its parameter; `risk` is what a guard has to look at."""
+
+    name: str
+    fields: tuple[str, ...]
+    needs: tuple[str, ...]
+    channel: str  # for an accessible element: tree, or pixels; for the rest: host, tools, aside
+    risk: str  # label, text, keys, start, tool, none
+    takes: str
+    meaning: str
+
+
+# name | fields | needs | channel | risk | takes | meaning
+VERB_TABLE = """
+click | ref point parameter | target | tree | label | ctrl+shift | press; parameter: keys held, back, forward
+double_click | ref point parameter | target | pixels | label | ctrl | press twice
+right_click | ref point parameter | target | pixels | label | ctrl | press the right button
+middle_click | ref point parameter | target | pixels | label | ctrl | press the wheel
+triple_click | ref point parameter | target | pixels | label | ctrl | press three times: selects a line
+move | ref point | target | pixels | none | | put the pointer there
+drag | ref point to | target to | pixels | label | | press at the target, let go at x2, y2
+input | ref point parameter | parameter | tree | text | the text | type exactly this, into the target if given
+keypress | parameter | parameter | pixels | keys | ctrl+s | press keys together
+scroll | ref point parameter | parameter | pixels | none | down 3 | turn the wheel that way, so many notches
+wait | parameter | | aside | none | 2 | let seconds pass
+launch | parameter | parameter | host | start | its name | start an application
+focus_window | parameter | parameter | host | none | its title | bring a window to the front
+zoom | point to | point to | pixels | none | | look closer at the part from x, y to x2, y2
+tool | parameter | parameter | tools | tool | {"name": "...", "arguments": {}} | call a tool
+ask | parameter | parameter | aside | none | the question | ask the person
+finish | parameter | | aside | none | the result | end: the task is done, and was seen to be done
+fail | parameter | | aside | none | why | end: the task cannot be done
+set_value | ref parameter | ref parameter | tree | text | the new value | replace what the field holds
+select | ref parameter | ref | tree | label | an option | choose the item, or its option of that name
+check | ref | ref | tree | label | | tick the box
+uncheck | ref | ref | tree | label | | untick the box
+expand | ref | ref | tree | none | | open the branch or list
+collapse | ref | ref | tree | none | | close the branch or list
+focus | ref | ref | tree | none | | give the element the keyboard
+clear | ref | ref | tree | text | | empty the field
+"""
+
+# The tables below are entries of words: first ours, then what other vocabularies say for it, without case and
+# marks. "scrolldown=down" brings a parameter along.
+ALIAS_TABLE = """
+click leftclick leftsingle leftlick singleclick tap clickelement clickabsolute mouseclick
+double_click leftdouble doubletap dblclick leftdoubleclick; triple_click lefttriple
+right_click rightsingle contextclick; middle_click wheelclick
+move hover moveto mousemove movemouse; drag dragto leftclickdrag draganddrop swipe
+input type typetext write typewrite inputtext entertext; set_value fill; select selectoption
+keypress key keys hotkey press presskey keyboardpress keycombination pressenter=enter
+scroll scrollat scrollup=up scrolldown=down scrollleft=left scrollright=right
+wait sleep pause screenshot; launch openapp startapp; focus_window activatewindow
+tool calltool usetool; ask askuser calluser takeover
+finish finished done complete completed terminate answer; fail failed failure giveup infeasible impossible
+"""
+
+# Our fields, and where replies keep them, the most telling first.
+FIELD_TABLE = """
+verb action operation function name actiontype actionname tool toolname
+inside action actions actionsequence toolcalls toolcall function functioncall data output
+arguments arguments args kwargs parameters params param input inputs actioninput
+reasoning reasoning thought thinking thoughts explanation; expect expect
+ref ref elementref elementid uid element target
+start startcoordinate startbox startpoint startposition start from path coordinate coordinates point position
+start bbox bbox2d box box2d region coords coord startpos center pos location locate element target
+end endcoordinate endbox endpoint endposition end to coordinate2 targetcoordinate destination coordinate point
+text parameter text content value message answer result question query param input output app appname
+text application program command window windowtitle title option reason
+keys modifiers modifier keys key hotkey keyname parameter text value content given
+held modifiers modifier keys key parameter text button
+direction direction scrolldirection parameter text value; amount amount scrollamount notches clicks steps
+seconds time seconds duration parameter text value; count clicks numclicks clickcount
+"""
+
+# Keys as pyautogui names them, and the names of X, of the DOM and of people. Where a keyboard has no command
+# key the Host takes ctrl for it. Left and right modifiers are one, but for AltGr.
+KEY_TABLE = """
+enter return ret kpenter numpadenter numenter linefeed; esc escape; tab isolefttab; space spacebar
+backspace bksp bs; delete del kpdelete; insert ins kpinsert; home kphome; end kpend
+pageup pgup prior kppageup kpprior; pagedown pgdn pgdown next kppagedown kpnext
+left arrowleft leftarrow kpleft; right arrowright rightarrow kpright
+up arrowup uparrow kpup; down arrowdown downarrow kpdown
+ctrl control ctl ctrll ctrlr controll controlr ctrlleft ctrlright controlleft controlright
+alt option opt altl altleft optionleft optionright; altright altr altgr altgraph isolevel3shift
+shift shiftl shiftr shiftleft shiftright; fn function
+win super superl superr meta metal metar windows winleft winright os hyper
+command cmd cmdl cmdr commandleft commandright; apps menu contextmenu
+capslock caps; numlock; scrolllock; pause break; help; clear
+printscreen print prtsc prtscr prntscrn printscrn sysrq
+volumeup xf86audioraisevolume audiovolumeup; volumedown xf86audiolowervolume audiovolumedown
+volumemute mute xf86audiomute audiovolumemute; playpause play xf86audioplay mediaplaypause
+nexttrack xf86audionext mediatracknext; prevtrack xf86audioprev mediatrackprevious
+browserback xf86back; browserforward xf86forward
+add kpadd numpadadd; subtract kpsubtract numpadsubtract; multiply kpmultiply numpadmultiply
+divide kpdivide numpaddivide; decimal kpdecimal numpaddecimal
+# hash; ' quote; * star; - hyphen dash; . dot; = equals; ^ caret; ` backtick; | pipe; ~ tilde
+"""
+MARK_TABLE = """
+exclam quotedbl numbersign dollar percent ampersand apostrophe parenleft parenright asterisk plus comma minus
+period slash colon semicolon less equal greater question at bracketleft backslash bracketright asciicircum
+underscore grave braceleft bar braceright asciitilde
+"""  # X's names for them, in the order of ASCII
+
+
+def _squash(name: str) -> str:
+    """A name without case, spaces and marks: leftclick for "Left_ Click". A lone mark stays."""
+    return re.sub(r"[\W_]", "", name).lower() or name.strip()
+
+
+def _entries(table: str) -> dict[str, list[str]]:
+    """A table's entries by their first word; entries of one first word are one."""
+    entries: dict[str, list[str]] = {}
+    for first, *others in (entry.split() for entry in re.split(r"[;\n]", table.strip())):
+        entries.setdefault(first, []).extend(others)
+    return entries
+
+
+def _ours(table: str) -> dict[str, str]:
+    """Every word of a table, squashed, to the first of its entry."""
+    return {_squash(word): first for first, others in _entries(table).items() for word in (first, *others)}
+
+
+def _verb(row: str) -> Verb:
+    name, fields, needs, channel, risk, takes, meaning = (cell.strip() for cell in row.split("|"))
+    asked = {"fields": tuple(fields.split()), "needs": tuple(needs.split())}
+    return Verb(name=name, channel=channel, risk=risk, takes=takes, meaning=meaning, **asked)
+
+
+VERBS = {verb.name: verb for verb in map(_verb, VERB_TABLE.strip().splitlines())}
+VERB_NAMES = {_squash(name): name for name in VERBS} | _ours(re.sub(r"=\w+", "", ALIAS_TABLE))
+IMPLIED = dict(re.findall(r"(\w+)=(\w+)", ALIAS_TABLE))
+FIELDS = _entries(FIELD_TABLE)
+KEYS = _ours(KEY_TABLE) | dict(zip(MARK_TABLE.split(), string.punctuation, strict=True))
+KEYS |= {f"f{number}": f"f{number}" for number in range(1, 25)}
+KEYS |= {f"{pad}{digit}": f"num{digit}" for pad in ("kp", "numpad", "num") for digit in range(10)}
+MODIFIERS = frozenset(("ctrl", "alt", "altright", "shift", "win", "command", "fn"))
+BUTTONS = _ours("left primary; right secondary; middle wheel; back; forward")
+WHEEL = re.compile(r"(?:(\S+)\+)?\b(up|down|left|right)\b\W*(\d{0,9})\s*[a-z]*", re.I)
+
+
+def _key(name: str) -> str:
+    """A key's canonical name; one character is its own. Raises TellModel with the nearest names."""
+    squashed = _squash(name)
+    if squashed in KEYS or (len(squashed) == 1 and squashed.isprintable()):
+        return KEYS.get(squashed, squashed)
+    from difflib import get_close_matches  # wanted once in a thousand keys
+
+    near = ", ".join(get_close_matches(squashed, KEYS, 3)) or "enter, pagedown, f5, a"
+    raise TellModel("INVALID_ARGS", f"no key is called {name[:40]!r}; near it: {near}")
+
+
+def parse_keys(text: str) -> tuple[str, ...]:
+    """The canonical names of one chord: "ctrl+shift+s", "ctrl++", "ctrl c". Raises TellModel."""
+    parts = re.split(r"(?<=[^+\s])\s*\+\s*", text.strip() or text[:1].replace(" ", "space"))
+    if len(parts) == 1 and _squash(parts[0]) not in KEYS:
+        parts = parts[0].split() or [""]
+        if _squash(parts[0].partition("-")[0]) in KEYS:
+            parts[:1] = re.split(r"(?<=[^-])-", parts[0])
+        if not MODIFIERS.issuperset(map(_key, parts[:-1])):
+            raise TellModel("INVALID_ARGS", f"one chord a step, such as ctrl+s; not {text[:40]!r}")
+    return tuple(map(_key, parts))
+
+
+def parse_click(text: str) -> tuple[str, tuple[str, ...]]:
+    """The button (left if none is named) and the keys held, from "ctrl+shift" or "back". Raises TellModel."""
+    parts = [_squash(part) for part in re.split(r"[\s+,]+", text) if part]
+    buttons = [BUTTONS[part] for part in parts if part in BUTTONS]
+    held = tuple(_key(part) for part in parts if part not in BUTTONS)
+    if len(buttons) > 1 or not MODIFIERS.issuperset(held):
+        known = ", ".join((*sorted(MODIFIERS), "back", "forward"))
+        raise TellModel("INVALID_ARGS", f"a click takes one or more of {known}; not {text[:40]!r}")
+    return (buttons or ["left"])[0], held
+
+
+def _wheel(text: str) -> tuple[tuple[str, ...], str, int]:
+    """Keys held, direction, and notches (3 if not said). Raises TellModel."""
+    told = WHEEL.fullmatch(text.strip())
+    if not told or not 0 < int(told[3] or 3) <= 100:
+        raise TellModel(
+            "INVALID_ARGS", f"scroll takes up, down, left or right, and notches; not {text[:40]!r}"
+        )
+    return parse_click(told[1] or "")[1], told[2].lower(), int(told[3] or 3)
+
+
+def parse_scroll(text: str) -> tuple[int, int]:
+    """Notches to the right and down, from "down 3"; left and up are below zero. Raises TellModel."""
+    _, direction, notches = _wheel(text)
+    return {"right": (notches, 0), "left": (-notches, 0), "down": (0, notches), "up": (0, -notches)}[
+        direction
+    ]
+
+
+def held_keys(action: Action) -> tuple[str, ...]:
+    """The keys held during a click or a turn of the wheel: "ctrl", "ctrl+down 3". Raises TellModel."""
+    return _wheel(action.parameter)[0] if action.verb == "scroll" else parse_click(action.parameter)[1]
+
+
+class Misread(SoloError):
+    """Why a reply is no action: a code, and a sentence for the model. `at` is how far reading got."""
+
+    def __init__(self, code: str, sentence: str, *, at: int = 0) -> None:
+        super().__init__(sentence)
+        self.code, self.at = code, at
+
+
+# Nearly JSON. A quote closes a string only where JSON could go on, or end, behind it; FOLLOWS says how, by
+# the bracket that closes what the string stands in (":" for a key). So quotes that nobody escaped stay in the
+# text, and valid JSON is read as it is.
+_END = r"\Z|```|</?\w|<\|"
+_KEY = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|“[^”]*”)\s*:"
+_SHUT = r"[}\]](?!\s*[\"”])"
+FOLLOWS = {
+    ":": re.compile(r"\s*:"),
+    "}": re.compile(rf"\s*(?:{_SHUT}|,\s*(?:}}|{_KEY}|\w+\s*:|//|/\*|{_END})|{_KEY}|//|/\*|{_END})", re.S),
+    "]": re.compile(rf"\s*(?:{_SHUT}|,\s*(?:[\[{{(\"'“\d\]-]|[tfnTFN]|{_END})|{_END})"),
+    ")": re.compile(rf"\s*(?:\)[ \t]*(?:[\n`<;,.。]|\Z)|,?\s*\w+\s*=|,\s*[\"'(\[\d-]|{_END})"),
+}
+CLOSING = {
+    '"': re.compile(r'\\.|"', re.S),
+    "'": re.compile(r"\\.|'", re.S),
+    "“": re.compile(r'\\.|[”"]', re.S),
+}
+BLANK = re.compile(r"(?:[\s,]+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))*")
+NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d*)?(?:[eE][-+]?\d{1,2})?(?![\w.%])")
+WORD = re.compile(r"[\w.+-]+")
+WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+BARE_KEY = {"}": re.compile(r"([\w.-]+)\s*:"), ")": re.compile(r"(?:(\w+)\s*=(?!=))?"), "]": re.compile("()")}
+ENDED = re.compile(_END)
+ESCAPE = re.compile(r"\\(?:([\"\\/bfnrt]|u[0-9a-fA-F]{4})|(.))|\"", re.S)
+
+
+def _unescape(raw: str) -> str:
+    r"""A string's text. A backslash that escapes nothing stands for itself: d:\proj."""
+    strange = [mark[2] for mark in ESCAPE.finditer(raw) if (mark[2] or "'") not in "'“”"]
+    if strange and re.search(r"[A-Za-z]:\\", raw) and re.search(r"(?<!\\)(?:\\\\)*\\[bfnrt]", raw):
+        raise Misread("suspicious_path", f"write each backslash of a path twice: {raw[:60]}")
+
+    def valid(mark: re.Match[str]) -> str:
+        return (
+            mark[0]
+            if mark[1]
+            else '\\"'
+            if not mark[2]
+            else mark[2]
+            if mark[2] in "'“”"
+            else f"\\\\{mark[2]}"
+        )
+
+    return str(json.loads(f'"{ESCAPE.sub(valid, raw)}"', strict=False)) if "\\" in raw else raw
+
+
+class Reader:
+    """Reads one value from text that is nearly JSON, or a call's arguments, once through. Raises Misread.
+
+    Comments, Python's names, bare keys, loose quotes and missing commas are put up with. `whole`: brackets
+    that the model forgot at the very end are not closed for it; a number or a text never is.
+    """
+
+    def __init__(self, text: str, at: int = 0, *, whole: bool = True) -> None:
+        self.text, self.at, self.whole = text, at, whole
+
+    def blank(self) -> None:
+        """Go past spaces, commas and comments."""
+        self.at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+    def wrong(self) -> Misread:
+        near = self.text[max(0, self.at - 20) : self.at + 20]
+        return Misread("invalid_json", f"not valid JSON near {near!r}; write one JSON object", at=self.at)
+
+    def cut(self) -> Misread:
+        return Misread(
+            "truncated", "the reply breaks off in the middle; write it again, shorter", at=len(self.text)
+        )
+
+    def value(self, closer: str = "", depth: int = 0) -> Json:
+        """The value here. `closer` is what closes the thing it stands in."""
+        self.blank()
+        mark = self.text[self.at : self.at + 1]
+        if mark in CLOSING:
+            return self.string(closer)
+        if mark and mark in "{[(" and depth < 64:
+            self.at += 1
+            members = self.members({"{": "}", "[": "]", "(": ")"}[mark], depth + 1)
+            return dict(members) if mark == "{" else [value for _, value in members]
+        token = NUMBER.match(self.text, self.at) or WORD.match(self.text, self.at)
+        if not mark or (token and token.end() == len(self.text)):
+            raise self.cut()
+        if not token or not (token.re is NUMBER or token[0] in WORDS or closer == ")"):
+            raise self.wrong()
+        self.at = token.end()
+        if token.re is NUMBER:
+            return float(token[0]) if re.search("[.eE]", token[0]) else int(token[0])
+        return WORDS.get(token[0], token[0])
+
+    def members(self, closer: str, depth: int = 0) -> list[tuple[str, Json]]:
+        """Keys ("" where there are none) and values, up to the closer."""
+        found: list[tuple[str, Json]] = []
+        while True:
+            self.blank()
+            if self.text.startswith(closer, self.at):
+                self.at += 1
+                return found
+            if ENDED.match(self.text, self.at):
+                if self.whole or self.text[-1:] in ",:":
+                    raise self.cut()
+                return found
+            found.append((self.label(closer), self.value(closer, depth)))
+
+    def label(self, closer: str) -> str:
+        """The key here: in an object there must be one, in a call there may, in a list there is none."""
+        if closer == "}" and self.text[self.at] in CLOSING:
+            label = self.string(":")
+            self.at = self.text.index(":", self.at) + 1
+            return label.strip()
+        bare = BARE_KEY[closer].match(self.text, self.at)
+        if not bare:
+            raise self.wrong()
+        self.at = bare.end()
+        return bare[1] or ""
+
+    def string(self, closer: str) -> str:
+        """The text between the quotes that begin here."""
+        start = self.at + 1
+        for mark in CLOSING[self.text[self.at]].finditer(self.text, start):
+            if mark[0][0] != "\\" and FOLLOWS[closer].match(self.text, mark.end()):
+                self.at = mark.end()
+                return _unescape(self.text[start : mark.start()])
+        raise self.cut()
+
+
+# What matters in a reply's text. Thinking is skipped, up to the end if it never closes; what stands before a
+# lone closing tag was thinking too. LABEL: a name that belongs to the JSON behind it.
+_THINK = r"(?:think\w*|thought|gui_think|reasoning)>"
+EVENTS = re.compile(
+    rf"(?P<think><{_THINK}|◁think▷)|(?P<analysis><\|channel\|>analysis)|(?P<thought></{_THINK}|◁/think▷)"
+    r"|(?P<stop><\|(?:im_end|endoftext|eot_id|eom_id|return|end_of_turn)\|>|</s>|<end_of_turn>)"
+    r"|(?P<mark>(?m:^)[^\w\n{\[<]*action\s*[:：])"
+    r"|(?P<xml><(?:function|invoke)(?:=|\s+name=)[\"']?(?P<function>[\w.-]+)[\"']?\s*>)"
+    r"|(?P<call>\b(?P<name>[a-z_][\w.]{0,60})\()|(?P<json>[{\[])",
+    re.I,
+)
+SKIPS = {
+    "think": re.compile(rf"</{_THINK}|◁/think▷", re.I),
+    "analysis": re.compile(r"(?=<\|(?:end|start|channel)\|>)"),
+}
+LABEL = re.compile(
+    r"(?s:.*)(?:\bto=|functions\.|(?:begin|sep)[|｜]>|_CALLS\])(?:functions?\.)?([\w.-]+)[^{}]*\Z"
+)
+ALONE = re.compile(r"(?s:.*)(?:\A|\n)\s*(\w+)\s*\Z")
+LINE = re.compile(r"\n[^\w\n]*(action\s*[:：]\W*)?\Z", re.I)
+PARAMETER = re.compile(r"\s*<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>")
+GAP = re.compile(r"(?:[\s,;`\]]|json|python|action\s*[:：]|<[^<>]*>)*", re.I)
+
+
+class Piece(NamedTuple):
+    """Something in a reply that may be an action. `sure`: meant as one, by how it stands there."""
+
+    start: int
+    end: int
+    kind: str
+    sure: bool
+    value: Json  # or the Misread that reading it ended in
+
+
+def _elements(reader: Reader) -> Json:
+    """The parameters of a call in XML, or the JSON in it."""
+    reader.blank()
+    if reader.text.startswith("{", reader.at):
+        return reader.value()
+    found = {}
+    while opened := PARAMETER.match(reader.text, reader.at):
+        end = reader.text.find("</parameter>", opened.end())
+        if end < 0:
+            raise reader.cut()
+        found[opened[1]] = re.sub(r"\A\n|\n\Z", "", reader.text[opened.end() : end])
+        reader.at = end + len("</parameter>")
+    return found
+
+
+def _arguments(reader: Reader) -> Json:
+    """A call's arguments; those without a name are listed as given."""
+    members = reader.members(")")
+    given = [value for name, value in members if not name]
+    return {**{name: value for name, value in members if name}, **({"given": given} if given else {})}
+
+
+READERS: dict[str, Callable[[Reader], Json]] = {"json": Reader.value, "xml": _elements, "call": _arguments}
+
+
+def _verb_name(name: str) -> str:
+    """The verb that a name means; "" for none."""
+    return VERB_NAMES.get(
+        _squash(re.sub(r"^(?:functions|pyautogui|computer|default_api|time)\.", "", name)), ""
+    )
+
+
+def _opening(text: str, event: re.Match[str], since: int) -> tuple[str, bool] | None:
+    """The name of what opens here and whether it is surely meant; None if it is only prose."""
+    if event["function"]:
+        return event["function"], True
+    before = text[max(since, event.start() - 200) : event.start()]
+    if event["json"]:
+        label = LABEL.match(before) or ALONE.match(before)
+        name = label[1] if label and (label.re is LABEL or _verb_name(label[1])) else ""
+        return name, bool(name) or text[event.end() : event.end() + 9].lstrip()[:1] in ('"', "'", "“", "{")
+    line = LINE.search(before if since else "\n" + before)
+    meant = bool(line and line[1]) or event["name"].startswith("pyautogui.")
+    known = _verb_name(event["name"]) or event["name"] == "do"
+    return (event["name"], bool(line) or meant) if known or meant else None
+
+
+def _pieces(text: str, *, whole: bool) -> list[Piece]:
+    """All that may be an action, from left to right."""
+    pieces: list[Piece] = []
+    at = mark = 0
+    while event := EVENTS.search(text, at):
+        kind, at = str(event.lastgroup), event.end()
+        if kind in SKIPS:
+            closed = SKIPS[kind].search(text, at)
+            at = closed.end() if closed else len(text)
+        elif kind == "thought":
+            pieces.clear()
+        elif kind == "stop" and pieces:
+            break
+        elif kind == "mark":
+            mark = mark or event.start()
+        elif kind in READERS and (opening := _opening(text, event, pieces[-1].end if pieces else 0)):
+            name, sure = opening
+            reader = Reader(text, event.start() if kind == "json" else at, whole=whole)
+            try:
+                value = READERS[kind](reader)
+            except Misread as error:
+                value, reader.at = error, max(reader.at, error.at, at)
+            wrapped = {"name": name, "arguments": value} if name and isinstance(value, dict) else value
+            pieces.append(Piece(event.start(), reader.at, kind, sure, wrapped))
+            at = reader.at
+    return [piece for piece in pieces if piece.start >= mark] or pieces
+
+
+MACHINE = re.compile(r"(?:\w+\.)*(?:computer|desktop|browser|mobile|phone|gui|screen)\w*|do|act|action", re.I)
+
+
+def _said(fields: Mapping[str, Json], field: str) -> Json:
+    """What a field of ours says, under whichever name; None for nothing."""
+    return next((fields[name] for name in FIELDS[field] if fields.get(name) not in (None, "")), None)
+
+
+def _text(value: Json) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _named(fields: Mapping[str, Json]) -> str:
+    """The verb's name in the fields; "type" may as well say what kind of object this is."""
+    names = [fields[name] for name in FIELDS["verb"] if isinstance(fields.get(name), str)]
+    kind = _text(fields.get("type"))
+    return _text(next(filter(None, names), kind if _verb_name(kind) else ""))
+
+
+def _squashed(fields: Mapping[str, Json]) -> dict[str, Json]:
+    return {_squash(name): value for name, value in fields.items()}
+
+
+def _called(fields: dict[str, Json]) -> Json:
+    """Take the arguments, a JSON object or a string of one, out of the fields; None if there are none."""
+    for name in FIELDS["arguments"]:
+        value = fields.get(name)
+        if isinstance(value, str) and (name in ("arguments", "args") or value.lstrip()[:1] == "{"):
+            try:
+                value = Reader(value.strip()).value() if value.strip() else {}
+            except Misread as error:
+                raise Misread("bad_arguments", f"{name} is no JSON object: {fields[name][:60]!r}") from error
+        if isinstance(value, dict):
+            del fields[name]
+            return value
+    return None
+
+
+def unwrap(value: Json, outer: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
+    """The verb's name ("" for none) and the fields of a JSON value, however wrapped. Raises Misread."""
+    if isinstance(value, list):
+        several = [item for item in value if isinstance(item, dict)]
+        return unwrap(several[0], {**outer, "others": len(several) - 1}) if several else ("", {})
+    fields = {**outer, **_squashed(value)}
+    name = _named(fields)
+    kept = {own: fields[own] for own in fields if own not in (*FIELDS["verb"], *FIELDS["inside"], "type")}
+    for inside in FIELDS["inside"]:
+        if isinstance(fields.get(inside), (dict, list)) and (inside == "action" or not name):
+            if not fields[inside]:
+                raise Misread("empty_action", f"{inside} is empty; write one action")
+            return unwrap(fields[inside], kept)
+    if not name:
+        return _verb_as_key(fields, pointed="POINT" in value)
+    called, verb = _called(fields), _verb_name(name)
+    if called is not None and not verb and MACHINE.fullmatch(name) and _named(_squashed(called)):
+        return unwrap(called, kept)
+    if called is None or (verb and verb != "tool"):
+        return name, {**fields, **_squashed(called or {})}
+    tool = name if not verb else _text(fields.get("tool") or fields.get("toolname") or fields.get("name"))
+    return "tool", {**fields, "parameter": {"name": tool, "arguments": called} if tool else called}
+
+
+def _verb_as_key(fields: dict[str, Json], *, pointed: bool) -> tuple[str, dict[str, Json]]:
+    """{"click": {...}}, {"wait": 2}. AgentCPM's POINT is a click unless it begins a swipe."""
+    names = [name for name in fields if name in VERB_NAMES and fields[name] not in (None, False, "")]
+    if len({VERB_NAMES[name] for name in names}) > 1:
+        raise Misread("ambiguous", f"several actions in one object: {', '.join(names)}; write one")
+    if not names:
+        return ("click" if pointed and not fields.keys() & {"to", "duration"} else ""), fields
+    inner = fields.pop(names[0])
+    if isinstance(inner, dict):
+        return names[0], {**fields, **_squashed(inner)}
+    place = isinstance(inner, list) and all(isinstance(item, (int, float)) for item in inner)
+    return names[0], {**fields, "coordinate" if place else "parameter": None if inner is True else inner}
+
+
+PAIRS = {
+    "start": (("x", "y"), ("x1", "y1"), ("startx", "starty"), ("fromx", "fromy")),
+    "end": (("x2", "y2"), ("endx", "endy"), ("tox", "toy")),
+}
+VAGUE = {
+    "location",
+    "locate",
+    "element",
+    "target",
+    "to",
+    "from",
+    "destination",
+}  # may be a place, or just words
+MARKUP = re.compile(
+    r"<point\s+x=\"([\d.]+)\"\s+y=\"([\d.]+)\"[^<>]*>[^<>]*|<[^<>]*>|(?:bbox|box|point)(?:_2d)?", re.I
+)
+
+
+def _spot(fields: dict[str, Json], end: str) -> Json:
+    """Take whatever says where the start or the end is out of the fields; None if nothing does."""
+    for across, down in PAIRS[end]:
+        x, y = fields.pop(across, None), fields.pop(down, None)
+        if x is not None or y is not None:
+            return y if x is None else x if y is None else {"x": x, "y": y}
+    for name in FIELDS[end]:
+        value = fields.get(name)
+        words = name in VAGUE and isinstance(value, str) and re.search(r"[^\W\d_]", value)
+        if value not in (None, "", []) and not words:
+            return fields.pop(name)
+    return None
+
+
+def _numbers(value: Json, order: str) -> list[float]:
+    """All numbers of a place, x before y: from a pair, a box, objects, or a string of numbers and tags."""
+    if isinstance(value, dict):
+        spot = _spot(_squashed(value), "start")
+        return (
+            [_number(spot["x"]), _number(spot["y"])]
+            if isinstance(spot, dict) and "x" in spot
+            else _numbers(spot, order)
+        )
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    if any(isinstance(item, (list, dict)) for item in items):
+        return [number for item in items for number in _numbers(item, order)]
+    flat = [
+        number for item in items for number in (_in_text(item) if isinstance(item, str) else [_number(item)])
+    ]
+    return [flat[i ^ 1] for i in range(len(flat) & ~1)] if order == "yx" else flat
+
+
+def _in_text(text: str) -> list[float]:
+    bare = MARKUP.sub(lambda tag: f" {tag[1]} {tag[2]} " if tag[1] else " ", text)
+    if re.search(r"[^\W\d_]", bare):
+        raise Misread("bad_coordinates", f"{text[:40]!r} is no place; write x and y as numbers")
+    return [float(number) for number in re.findall(r"-?\d{1,20}(?:\.\d+)?", bare)]
+
+
+def _number(value: Json) -> float:
+    """One number; a comma in it is a decimal one."""
+    numbers = _in_text(value.replace(",", ".")) if isinstance(value, str) else [value]
+    if len(numbers) != 1 or not isinstance(numbers[0], (int, float)) or isinstance(value, bool):
+        raise Misread("bad_coordinates", f"{_text(value)[:40]} is no coordinate; write a number")
+    return float(numbers[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canvas:
+    """The image the model answered about, and how it counts."""
+
+    space: Space
+    width: int
+    height: int
+
+    def corners(self, value: Json) -> tuple[ShotPoint, ShotPoint]:
+        """Top left and bottom right of a box; of a point, twice that. Raises Misread."""
+        flat = _numbers(value, self.space.order)
+        if len(flat) < 2:
+            raise Misread("missing_coordinates", f'"x" and "y" are needed, both; not {_text(value)[:40]}')
+        if len(flat) not in (2, 4, 8):
+            raise Misread("bad_coordinates", f"{len(flat)} numbers are no place; write x and y")
+        space = Space(unit="percent") if "%" in _text(value) else self.space
+        xs, ys = flat[::2], flat[1::2]
+        return self._pixel(min(xs), min(ys), space), self._pixel(max(xs), max(ys), space)
+
+    def middle(self, value: Json) -> ShotPoint:
+        """The middle of a box; a point itself. Raises Misread."""
+        first, last = self.corners(value)
+        return ShotPoint(x=(first.x + last.x) / 2, y=(first.y + last.y) / 2)
+
+    def _pixel(self, x: float, y: float, space: Space) -> ShotPoint:
+        """Range-checked. Only what rounding can do is put right: the far edge, and a step below zero."""
+        pixel = from_space(x, y, space=space, width=self.width, height=self.height)
+        fraction = space.unit in ("px", "1000", "999") and 0 < x < 1 and 0 < y < 1
+        if fraction or not (-2 <= pixel.x <= self.width and -2 <= pixel.y <= self.height):
+            rule = space_sentence(space, width=self.width, height=self.height)
+            raise Misread("out_of_range", f"({x:g}, {y:g}) is not in the image. {rule}")
+        return ShotPoint(x=min(max(pixel.x, 0), self.width - 1), y=min(max(pixel.y, 0), self.height - 1))
+
+
+def _joined(fields: Mapping[str, Json], field: str) -> str:
+    """Keys from all the fields and lists they may stand in, joined by plus."""
+    found: list[str] = []
+    for value in (fields.get(name) for name in FIELDS[field]):
+        if isinstance(value, str) and value[:1] == "[" and len(value) > 1:
+            value = Reader(value).value()
+        found += map(_text, value if isinstance(value, list) else [value] if value else [])
+    return "+".join(found)
+
+
+def _keys(fields: Mapping[str, Json]) -> str:
+    chord = _joined(fields, "keys")
+    return "+".join(parse_keys(chord)) if chord else ""
+
+
+def _held(fields: Mapping[str, Json]) -> str:
+    """A click's keys, then its button unless that is the left one."""
+    button, held = parse_click(_joined(fields, "held"))
+    return "+".join((*held, button) if button != "left" else held)
+
+
+# The wheel in other vocabularies: words for less and more than zero, and how much makes a notch.
+WHEELS = {
+    "scrolly": ("up", "down", 100),  # OpenAI: pixels
+    "scrollx": ("left", "right", 100),
+    "pixels": ("down", "up", 100),  # Qwen
+    "clicks": ("down", "up", 1),  # pyautogui
+}
+
+
+def _turn(fields: Mapping[str, Json]) -> str:
+    """Direction and, if it was said, notches: "down 3"."""
+    told, amount = _text(_said(fields, "direction")), _said(fields, "amount")
+    for name, (less, more, notch) in WHEELS.items():
+        if not told and isinstance(fields.get(name), (int, float)) and fields[name]:
+            told, amount = (more if fields[name] > 0 else less), max(1, round(abs(fields[name]) / notch))
+    if told and amount and not re.search(r"\d", told):
+        told = f"{told} {_text(amount)}"
+    held, direction, notches = _wheel(told) if told else ((), "", 0)
+    return "+".join((*held, direction)) + (f" {notches}" if re.search(r"\d", told) else "")
+
+
+def _seconds(fields: Mapping[str, Json]) -> str:
+    said = _text(_said(fields, "seconds"))
+    told = re.fullmatch(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(?:s|sec|seconds?)?\s*", said)
+    if said and not told:
+        raise Misread("bad_parameter", f"wait takes seconds, such as 2; not {said[:40]!r}")
+    return told[1] if told else ""
+
+
+def _tool_call(fields: Mapping[str, Json]) -> str:
+    """A tool's name and arguments, as one JSON object."""
+    said = _said(fields, "text")
+    call = Reader(said).value() if isinstance(said, str) and said.lstrip()[:1] == "{" else said
+    arguments = (call.get("arguments") or {}) if isinstance(call, dict) else None
+    if not isinstance(arguments, dict) or not isinstance(call.get("name"), str):
+        raise Misread("bad_arguments", f"tool takes {VERBS['tool'].takes} as parameter")
+    return _text({"name": call["name"], "arguments": arguments})
+
+
+PARAMETERS = {name: _held for name in VERBS if name.endswith("click")}
+PARAMETERS |= {"keypress": _keys, "scroll": _turn, "wait": _seconds, "tool": _tool_call}
+NEEDS = {
+    "target": ("missing_coordinates", 'a target: "ref" of a listed element, or "x" and "y"'),
+    "point": ("missing_coordinates", '"x" and "y"'),
+    "to": ("missing_coordinates", '"x2" and "y2"'),
+    "ref": ("missing_ref", '"ref", the name of a listed element'),
+    "parameter": ("missing_parameter", '"parameter"'),
+}
+REF = re.compile(r"\W*(?:ref\W+)?(?:@?(\w+):)?([ewo]\d{1,9})\W*", re.I)
+# What no keyboard types, and a path whose \n or \t became a line break or a tab.
+UNTYPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+BROKEN_PATH = re.compile(r"\b[A-Za-z]:[\x08\t\n\x0c\r]\w")
+
+
+def _meant(name: str, fields: dict[str, Json]) -> tuple[Verb, dict[str, Json]]:
+    """The verb, where a field can change it, and the fields, with a call's nameless arguments named."""
+    verb = _verb_name(name)
+    if not verb:
+        raise Misread("unknown_action", f"no action is called {name[:40]!r}; there are {', '.join(VERBS)}")
+    given = fields.get("given") or []
+    if given and verb != "keypress":
+        names: tuple[str, ...] = ("parameter",)
+        if "point" in VERBS[verb].fields and verb != "input":
+            names = ("x", "y", "clicks") if isinstance(given[0], (int, float)) else ("coordinate", "to")
+            names = ("clicks", "x", "y") if verb == "scroll" and names[0] == "x" else names
+        fields = {**dict(zip(names, given, strict=False)), **fields}
+    if verb == "finish" and _verb_name(_text(fields.get("status"))) == "fail":
+        verb = "fail"
+    if verb == "click":
+        verb = {"2": "double_click", "3": "triple_click"}.get(_text(_said(fields, "count")), verb)
+    return VERBS[verb], {"parameter": IMPLIED.get(_squash(name)), **fields}
+
+
+def _ends(verb: Verb, fields: dict[str, Json], canvas: Canvas) -> tuple[ShotPoint | None, ShotPoint | None]:
+    """Where a verb starts and, if it has a second place, where it ends. Raises Misread."""
+    box = [{"x": fields.get(f"x{end}"), "y": fields.get(f"y{end}")} for end in (1, 2)]
+    start = _spot(fields, "start")
+    if "to" not in verb.fields:
+        boxed = start == box[0] and None not in box[1].values()
+        return (None if start is None else canvas.middle(box if boxed else start)), None
+    end = _spot(fields, "end") or fields.get("parameter")
+    if end is None and isinstance(start, list) and isinstance(start[0], (list, dict)):
+        start, end = start[0], start[-1]  # a path
+    if end is None and start is not None and verb.name == "zoom":
+        return canvas.corners(start)
+    return (None if start is None else canvas.middle(start)), (None if end is None else canvas.middle(end))
+
+
+def _action(name: str, fields: dict[str, Json], canvas: Canvas) -> Action:
+    """Fields as an Action, complete and in range. Raises Misread and TellModel."""
+    verb, fields = _meant(name, {own: value for own, value in fields.items() if value not in (None, "")})
+    if isinstance(fields["parameter"], dict) and verb.name not in ("tool", "finish"):
+        fields |= _squashed(fields.pop("parameter"))
+    said = _text(_said(fields, "ref")) if "ref" in verb.fields else ""
+    found = REF.fullmatch(said)
+    if fields.get("ref") and said and not found:
+        raise Misread(
+            "bad_ref", f'"ref" is such as "e12" or "@s8f3k2p9:e12", from the list; not {said[:40]!r}'
+        )
+    ref, snapshot = (found[2].lower(), found[1] or _text(fields.get("snapshot"))) if found else ("", "")
+    located = "point" in verb.fields and (not ref or "to" in verb.fields)
+    point, to = _ends(verb, fields, canvas) if located else (None, None)
+    has: dict[str, Json] = {"target": ref or point, "point": point, "to": to, "ref": ref, "parameter": True}
+    for need in verb.needs:
+        if not has[need]:
+            raise Misread(NEEDS[need][0], f"{verb.name} needs {NEEDS[need][1]}")
+    parameter = ""
+    if "parameter" in verb.fields:
+        reads = PARAMETERS.get(verb.name)
+        parameter = reads(fields) if reads else _text(_said(fields, "text"))
+    if "parameter" in verb.needs and not parameter:
+        raise Misread("missing_parameter", f'{verb.name} needs "parameter", such as {verb.takes}')
+    if UNTYPED.search(parameter) or BROKEN_PATH.search(parameter):
+        raise Misread(
+            "suspicious_path", f"write a path's backslashes twice; nobody can type {parameter[:60]!r}"
+        )
+    head, _, button = parameter.rpartition("+")
+    if verb.name == "click" and button in ("right", "middle"):
+        verb, parameter = VERBS[f"{button}_click"], head
+    return Action(
+        verb=verb.name, ref=ref, snapshot=snapshot, point=None if ref else point, to=to, parameter=parameter
+    )
+
+
+SHAPE = 'answer with one JSON object such as {"action": "click", "ref": "e12"}'
+ONE = "Only the first of several actions was taken; write one a reply."
+BORROWED = "Read from the reasoning: the answer itself was empty."
+CUT = ("length", "max_tokens", "max_output_tokens")
+REFUSES = re.compile(
+    r"\W*(?:(?:I['’]m|I am) (?:\w+ )?(?:sorry|unable)|sorry\b|I apologi[sz]e|I can(?:not|['’]t)"
+    r"|抱歉|对不起|很抱歉|我无法)",
+    re.I,
+)
+
+
+def _decide(piece: Piece, canvas: Canvas) -> Decision | None:
+    """What a piece asks for, or why it cannot be; None if it is no action at all."""
+    fields: dict[str, Json] = {}
+    try:
+        if isinstance(piece.value, Misread):
+            raise piece.value
+        name, fields = unwrap(piece.value, {})
+        if not name:
+            return None
+        verb = VERBS.get(_verb_name(name))
+        if piece.kind == "call" and (verb is None or verb.channel in ("host", "tools")):
+            # phones start applications so: do(action="Launch", app="Camera"); here only JSON can
+            raise Misread("unknown_action", f"no call does that; {SHAPE}, and one of {', '.join(VERBS)}")
+        action: Action | Unreadable = _action(name, fields, canvas)
+    except Misread as error:
+        if piece.kind == "call" and not piece.sure:
+            return None
+        action = Unreadable(code=error.code, message=error.sentence)
+    except TellModel as error:
+        action = Unreadable(code="bad_parameter", message=error.sentence)
+    reasoning, expect = (_text(_said(fields, field)) for field in ("reasoning", "expect"))
+    return Decision(
+        action=action, reasoning=reasoning, expect=expect, note=ONE if fields.get("others") else ""
+    )
+
+
+def _choose(found: Sequence[tuple[Piece, Decision]], text: str) -> Decision | None:
+    """The one action; of several side by side the first; of two that differ, with words between, none."""
+    found = [pair for pair in found if pair[0].sure] or found
+    if not found or all(decision.action == found[0][1].action for _, decision in found):
+        return found[0][1] if found else None
+    if all(GAP.fullmatch(text[left.end : right.start]) for (left, _), (right, _) in pairwise(found)):
+        return replace(found[0][1], note=ONE)
+    raise Misread("ambiguous", f"the reply holds {len(found)} different actions; write only one JSON object")
+
+
+def _content(content: Json) -> str:
+    """The text of a message's content: a string, its parts, or JSON that a server has parsed already."""
+    if isinstance(content, list) and any(isinstance(part, dict) and "type" in part for part in content):
+        parts = [
+            part for part in content if isinstance(part, dict) and part.get("type") in ("text", "output_text")
+        ]
+        content = "\n".join(_text(part.get("text")) for part in parts)
+    text = _text(content).lstrip("\ufeff").strip()
+    for _ in range(2):  # JSON in a JSON string
+        quoted = text if text[:1] == '"' == text[-1:] else f'"{text}"' if text[:2] == "{\\" else ""
+        try:
+            text = str(json.loads(quoted, strict=False)).strip()
+        except ValueError:
+            break
+    return text
+
+
+def _complain(reply: Mapping[str, Json], finish: str) -> None:
+    """Raise what a server says instead of an answer."""
+    error, refusal = reply.get("error"), _text(reply.get("refusal"))
+    if error or finish == "error":
+        said = _text(error.get("message") if isinstance(error, dict) else error)
+        raise Misread("provider_error", f"the model's server failed: {said[:200] or 'it did not say why'}")
+    if refusal or finish in ("content_filter", "safety"):
+        raise Misread(
+            "refusal" if refusal else "content_filter", f"refused: {refusal[:200] or 'by a content filter'}"
+        )
+
+
+def _read(reply: Mapping[str, Json], canvas: Canvas) -> Decision:
+    """The one decision in a reply. Raises Misread."""
+    finish = _text(reply.get("finish") or reply.get("finish_reason")).lower()
+    _complain(reply, finish)
+    cut, calls = finish in CUT, [call for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    said, thought = (
+        _content(reply.get("content")),
+        _content(reply.get("reasoning") or reply.get("reasoning_content")),
+    )
+    text = "" if calls else said or ("" if cut else thought)
+    pieces = [Piece(0, 0, "json", True, call) for call in calls] or _pieces(text, whole=cut)
+    decided = [(piece, _decide(piece, canvas)) for piece in pieces if piece.kind == "json" or not cut]
+    found = [(piece, decision) for piece, decision in decided if decision]
+    chosen = _choose(found, text)
+    if cut and (not chosen or isinstance(chosen.action, Unreadable)):
+        raise Misread("truncated", "the reply was cut off at its length limit; write it again, shorter")
+    if not chosen:
+        code = (
+            "refusal"
+            if REFUSES.match(text)
+            else "bad_shape"
+            if text[:1] == "["
+            else "no_action"
+            if text
+            else "empty"
+        )
+        raise Misread(code, f"no action in {text[:200]!r}; {SHAPE}")
+    before = re.sub(r"\A\W*Thought\s*:\s*|\W*Action\W*\Z", "", text[: found[0][0].start][:2000])
+    reasoning = chosen.reasoning or before.strip() or thought[:2000]
+    note = " ".join(filter(None, (chosen.note, "" if said or calls else BORROWED)))
+    return replace(chosen, reasoning=reasoning, note=note)
+
+
+def parse_reply(message: Mapping[str, Json] | str, *, space: Space, width: int, height: int) -> Decision:
+    """What a reply asks for, in pixels of the image. Never raises, and never guesses between two actions."""
+    reply = {"content": message} if isinstance(message, str) else message
+    try:
+        return _read(reply, Canvas(space=space, width=width, height=height))
+    except Misread as error:
+        action = Unreadable(code=error.code, message=error.sentence, raw=str(reply.get("content"))[:2000])
+    except RecursionError:
+        action = Unreadable(code="invalid_json", message=f"brackets in brackets without end; {SHAPE}")
+    return Decision(action=action)
+
+
+def action_fields(action: Action) -> dict[str, Json]:
+    """The action as one flat JSON object, which parse_reply reads back; null where there is nothing."""
+    ends = {"": action.point, "2": action.to}
+    places = {
+        f"{axis}{end}": round(getattr(at, axis)) if at else None for end, at in ends.items() for axis in "xy"
+    }
+    parameter = action.parameter or (f"{places['x2']},{places['y2']}" if action.to else None)
+    named = {"ref": action.ref or None, "snapshot": action.snapshot or None}
+    return {"action": action.verb, **places, **named, "parameter": parameter}
+
+
+def parse_command(text: str, *, space: Space, width: int, height: int) -> tuple[dict[str, Json], int]:
+    """What `parse` prints, and its exit status; for a reply's text, a message, or a whole response."""
+    message: Json = text
+    try:
+        given = Reader(text.strip()).value()
+    except Misread:
+        given = None
+    if isinstance(given, dict) and not _named(_squashed(given)):
+        choices = given.get("choices") or [given]
+        if given.keys() & {"content", "choices", "tool_calls", "refusal", "error"} and isinstance(
+            choices[0], dict
+        ):
+            finish = {"finish": choices[0].get("finish_reason")}
+            message = {**finish, **(choices[0].get("message") or {})} if choices[0].get("message") else given
+    action = parse_reply(message, space=space, width=width, height=height).action
+    if isinstance(action, Unreadable):
+        return {"error": {"code": action.code, "message": action.message}}, 1
+    return action_fields(action), 0
+
+
+def action_schema() -> dict[str, Json]:
+    """The JSON schema for servers: strict, all required, the reasoning first so that it is written first."""
+    number, words = {"type": ["number", "null"]}, {"type": ["string", "null"]}
+    fields = {
+        "reasoning": {"type": "string"},
+        "action": {"type": "string", "enum": list(VERBS)},
+        "ref": words,
+    }
+    fields |= dict.fromkeys(("x", "y", "x2", "y2"), number) | {
+        "parameter": words,
+        "expect": {"type": "string"},
+    }
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def describe_verbs() -> str:
+    """The verbs, a line each, for the prompt and the guide."""
+    shown = {"point": "x, y", "to": "x2, y2"}
+    told = []
+    for verb in VERBS.values():
+        fields = ", ".join(shown.get(field, field) for field in verb.fields)
+        told.append(
+            f"{verb.name} ({fields}): {verb.meaning}" + (f"; such as {verb.takes}" if verb.takes else "")
+        )
+    return "\n".join(told)
+
+
+def channel_of(action: Action) -> str:
+    """Who carries it out: pixels, tree, pages, tools, or aside for what touches nothing."""
+    channel = VERBS[action.verb].channel
+    if channel in ("tools", "aside"):
+        return channel
+    return {"e": channel, "w": "pages"}.get(action.ref[:1], "pixels")
 
 
 # ==============================================================================
