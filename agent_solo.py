@@ -45,7 +45,8 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     http.server          20        serves the demo's scripted model on this machine
     tkinter              20        shows the demo's order desk
     rich                 18        prints
-    open, os             16 19     writes the run's folder and its own home, ~/.agent_solo
+    open                 16 19     writes the run's folder and its own home, ~/.agent_solo
+    os                   10 16 19  ends programs it started with all that they started; keeps its files private
 
 tests/test_architecture.py reads this table: what it does not name, this file does not import.
 
@@ -68,13 +69,26 @@ import sys
 if sys.version_info < (3, 10):
     sys.exit("agent_solo needs Python 3.10 or newer; this is %d.%d." % sys.version_info[:2])
 
+import atexit
+import difflib
 import json
+import os
 import re
+import shlex
+import shutil
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import astuple, dataclass, field, replace
+from io import StringIO
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 __version__ = "0.1.0"
 
@@ -1947,6 +1961,785 @@ def compare(before: Snapshot, after: Snapshot) -> Change:
 # ==============================================================================
 # 10. Host: what differs between operating systems, and nothing else
 # ==============================================================================
+
+
+T = TypeVar("T")
+LAUNCHED = "AGENT_SOLO_LAUNCHED"  # in the environment of what launch() starts, and so of all that it starts
+
+
+@contextmanager
+def needing(package: str, purpose: str) -> Iterator[None]:
+    """Wraps an import: whatever goes wrong in it becomes a sentence with the command that helps."""
+    try:
+        yield
+    except (Exception, SystemExit) as fault:
+        said = f"{package} is needed {purpose}, and does not load: {fault or type(fault).__name__}."
+        raise MissingPart(said, "Run `agent_solo.py setup`; `agent_solo.py doctor` tells more.") from fault
+
+
+class SystemClock:
+    """The machine's own clock. Any thread or signal can stop it: from then on nobody sleeps."""
+
+    def __init__(self) -> None:
+        self._stopped, self._why = threading.Event(), ""
+
+    def now(self) -> float:
+        """Seconds that only grow."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let them pass. Raises Interrupted at once when the clock is stopped."""
+        end = self.now() + seconds
+        while not self._stopped.wait(
+            min(0.2, max(0.0, end - self.now()))
+        ):  # Windows: no Ctrl-C within a wait
+            if self.now() >= end:
+                return
+        raise Interrupted(self._why)
+
+    def stop(self, why: str = "Stopped by the person.") -> None:
+        """End all sleeping, now and later."""
+        self._why = self._why or why
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Raises Interrupted if the clock is stopped."""
+        self.sleep(0)
+
+
+def patient(call: Callable[[], T], clock: Clock) -> T:
+    """Run a call that blocks in a thread: Ctrl-C and stop() end the waiting within 0.2 s, not the call."""
+    values: list[T] = []
+    faults: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            values.append(call())
+        except BaseException as fault:  # noqa: BLE001 (raised below, in the thread that asked)
+            faults.append(fault)
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    while not done.wait(0.2):
+        clock.sleep(0)
+    if faults:
+        raise faults[0]
+    return values[0]
+
+
+def start_program(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    pipes: bool = False,
+) -> Popen[bytes]:
+    """Start a program in a process group of its own, with three pipes or with nothing. Raises TellModel."""
+    import subprocess
+
+    end = subprocess.PIPE if pipes else subprocess.DEVNULL
+    own: dict[str, Any] = {"start_new_session": True}
+    if sys.platform == "win32":
+        own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    try:
+        return subprocess.Popen(list(argv), env=env, cwd=cwd, stdin=end, stdout=end, stderr=end, **own)
+    except OSError as fault:
+        raise TellModel("APP_NOT_FOUND", f"{argv[0]} cannot be started: {fault.strerror}.") from fault
+
+
+def end_program(process: Popen[bytes], *, patience: float = 2.0) -> None:
+    """End a program and its group: close its input, TERM, KILL, with `patience` seconds for each."""
+    import signal
+    import subprocess
+
+    if process.stdin:
+        with suppress(OSError):
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    for name in ("SIGTERM", "SIGKILL"):  # also when it has ended by itself: its children may not have
+        if sys.platform == "win32":
+            subprocess.run(
+                ["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False
+            )
+        else:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, getattr(signal, name))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+            return
+
+
+def corners(monitors: Sequence[Box]) -> dict[ScreenPoint, ScreenPoint]:
+    """Every corner pixel of every monitor, and the pixel one step further in."""
+    found = {}
+    for box in monitors:
+        right, bottom = box.x + box.width - 1, box.y + box.height - 1
+        for x, inner_x in ((box.x, box.x + 1), (right, right - 1)):
+            for y, inner_y in ((box.y, box.y + 1), (bottom, bottom - 1)):
+                found[ScreenPoint(x=x, y=y)] = ScreenPoint(x=inner_x, y=inner_y)
+    return found
+
+
+class CornerWatch:
+    """While open, stops the clock when the pointer goes into a screen corner. Hands never puts it there."""
+
+    def __init__(self, host: Host, clock: SystemClock) -> None:
+        self._host, self._clock, self._over = host, clock, threading.Event()
+
+    def __enter__(self) -> CornerWatch:
+        self._places = corners(self._host.monitors())
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        left = False  # a pointer that has been there all along is no wish to stop
+        while not self._over.wait(0.1):
+            inside = self._host.pointer() in self._places
+            if inside and left:
+                self._clock.stop("Stopped: the pointer was moved into a corner of the screen.")
+            left = not inside
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+class Held:
+    """What is pressed or lent right now: on disk before it happens, so that a killed run can be mended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.things = path, list[str]()
+
+    def inherit(self) -> None:
+        """Take over what a killed run left; what a living one holds stays its own."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            self.things = [] if Path("/proc", str(found["pid"])).exists() else found["held"]
+
+    def add(self, thing: str) -> None:
+        """Write it down."""
+        self._write([*self.things, thing])
+
+    def drop(self, thing: str) -> None:
+        """Strike it out."""
+        self._write([known for known in self.things if known != thing])
+
+    def _write(self, things: list[str]) -> None:
+        if things:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._path.with_suffix(".new")
+            draft.write_text(json.dumps({"pid": os.getpid(), "held": things}), encoding="utf-8")
+            draft.replace(self._path)
+        elif self.things:
+            self._path.unlink(missing_ok=True)
+        self.things = things
+
+
+def letters(text: str) -> str:
+    """What is left of a name for comparing: small letters and digits."""
+    return re.sub(r"[\W_]", "", text.lower())
+
+
+class Hands(Host):
+    """What is alike on every system: pyautogui's hands, and launching. Corners stop all but letting go."""
+
+    KEYS: ClassVar[dict[str, str]] = {"command": "ctrl", "option": "alt"}  # a Mac's keys, meant elsewhere
+    NO_KEY: ClassVar[tuple[int | None, ...]] = (None,)  # what pyautogui has for a key that is not there
+
+    def __init__(self, home: Path, clock: Clock, environ: MutableMapping[str, str]) -> None:
+        self._clock, self._environ = clock, environ
+        self._gui: Any = None
+        self._held = Held(home / f"held{environ.get('DISPLAY', '').replace('/', '_')}.json")
+        self._started: dict[int, Popen[bytes]] = {}
+        self._adopted: dict[int, set[str]] = {}  # a program that ran before -> the windows that it had then
+
+    def open(self) -> None:
+        """Load pyautogui; mend what a killed run left; step out of a corner the pointer happens to be in."""
+        with needing("pyautogui", "to move the pointer and press keys"), redirect_stdout(StringIO()):
+            import pyautogui
+        self._gui = pyautogui
+        self._corners = corners(self.monitors())
+        pyautogui.PAUSE, pyautogui.FAILSAFE_POINTS = 0, [astuple(point) for point in self._corners]
+        atexit.register(self.close)
+        self._held.inherit()
+        self.release()
+        if self.pointer() in self._corners:
+            self._hand("moveTo", *astuple(self._corners[self.pointer()]), alert=False)
+
+    def _hand(self, call: str, *words: Any, alert: bool = True, **more: Any) -> None:
+        """The one place that calls pyautogui. Raises Interrupted from a corner, if `alert`."""
+        self._gui.FAILSAFE = alert
+        try:
+            getattr(self._gui, call)(*words, **more)
+        except self._gui.FailSafeException:
+            raise Interrupted("Stopped: the pointer is in a corner of the screen.") from None
+
+    def window_at(self, point: ScreenPoint) -> Window | None:
+        """The topmost box that holds the point, where the system cannot be asked for better."""
+        return next((window for window in self.windows() if window.box.contains(point)), None)
+
+    def pointer(self) -> ScreenPoint:
+        """As pyautogui says."""
+        x, y = self._gui.position()
+        return ScreenPoint(x=int(x), y=int(y))
+
+    def move(self, point: ScreenPoint) -> None:
+        """A corner is missed by one pixel: being in it means stop."""
+        self._hand("moveTo", *astuple(self._corners.get(point, point)))
+
+    def scroll(self, *, right: int, down: int) -> None:
+        """By pyautogui, whose up is positive."""
+        if down:
+            self._hand("scroll", -down)
+        if right:
+            self._hand("hscroll", right)
+
+    def button(self, name: str, *, down: bool) -> None:
+        """Raises TellModel for a button there is none of."""
+        self._hold("button", name, down)
+
+    def key(self, name: str, *, down: bool) -> None:
+        """By its canonical name, or the one character it types. Raises TellModel if it is not there."""
+        self._hold("key", name, down)
+
+    def _hold(self, kind: str, name: str, down: bool) -> None:
+        if down:
+            self._held.add(f"{kind} {name}")
+        try:
+            self._send(kind, name, down)
+        except TellModel:
+            down = False  # nothing was pressed
+            raise
+        finally:
+            if not down:
+                self._held.drop(f"{kind} {name}")
+
+    def _send(self, kind: str, name: str, down: bool) -> None:
+        if kind == "button":
+            if name not in ("left", "middle", "right"):
+                raise TellModel("INVALID_ARGS", f"This mouse has no button {name!r}.")
+            self._hand("mouseDown" if down else "mouseUp", button=name, alert=down)
+            return
+        key = self.KEYS.get(name, name)
+        if (
+            self._gui.platformModule.keyboardMapping.get(key) in self.NO_KEY
+        ):  # pyautogui would just do nothing
+            raise TellModel("ACTION_NOT_SUPPORTED", f"This keyboard has no key {name!r}.")
+        self._hand("keyDown" if down else "keyUp", key, alert=down)
+
+    def release(self) -> None:
+        """In the opposite order; works in a corner, too."""
+        for kind, _, name in [thing.partition(" ") for thing in reversed(self._held.things)]:
+            with suppress(TellModel):
+                self._hold(kind, name, False)
+
+    def close(self) -> None:
+        """Release. May be called twice, and without open()."""
+        atexit.unregister(self.close)
+        if self._gui:
+            self.release()
+
+    def launch(self, command: str) -> str:
+        """Start it on its own, without this program's secrets; wait 10 s for a window. Raises TellModel."""
+        argv, before, since = (
+            self._program(command),
+            {window.id for window in self.windows()},
+            self._clock.now(),
+        )
+        secret = re.compile(r"API_?KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
+        env = {name: value for name, value in self._environ.items() if not secret.search(name)}
+        process = start_program(argv, env={**env, LAUNCHED: "1"})
+        self._started[process.pid] = process
+        name, limit = Path(argv[0]).stem, since + 10
+        while self._clock.now() < limit:
+            ended = process.poll()
+            for window in (window for window in self.windows() if window.id not in before):
+                if ended == 0 and not window.launched and letters(name) in letters(window.app):
+                    self._adopted[window.pid] = before  # it ran already, and was told to open a window
+                elif not window.launched:
+                    continue
+                return f"{name} was started; its window is {window.title!r}."
+            if ended:
+                said = f"{name} ended at once, with status {ended}."
+                raise TellModel("ACTION_FAILED", said, delivery="delivery_uncertain")
+            limit = limit if ended is None else min(limit, self._clock.now() + 2)
+            self._clock.sleep(0.03)
+        now = "has ended" if ended == 0 else "is running"
+        return f"{name} was started and {now}; no new window of it is there."
+
+    def _launched(self, pid: int, window: str) -> bool:
+        """True for what launch() started, and for new windows of what it found running."""
+        return pid in self._started or window not in self._adopted.get(pid, {window})
+
+    def _until(self, true: Callable[[], bool]) -> bool:
+        """Wait for something to come true, 2 s at most; says whether it did."""
+        limit = self._clock.now() + 2
+        while not (done := true()) and self._clock.now() < limit:
+            self._clock.sleep(0.01)
+        return done
+
+    def _program(self, command: str) -> list[str]:
+        """The argument list for a command line, a program or the name of an application. Raises TellModel."""
+        try:
+            words = shlex.split(command, posix=os.sep == "/")
+        except ValueError as fault:
+            raise TellModel("INVALID_ARGS", f"The command {command!r} cannot be read: {fault}.") from None
+        if not words:
+            raise TellModel("INVALID_ARGS", "launch takes a program, or the name of an application.")
+        path = self._environ.get("PATH", os.defpath)
+        for name in (words[0], words[0].lower()):
+            if program := shutil.which(str(Path(name.strip('"')).expanduser()), path=path):
+                return [program, *words[1:]]
+        offered = self._applications()
+        for name, rest in ((command, []), (words[0], words[1:])):
+            if argv := offered.get(name.strip().lower()):
+                return [*argv, *rest]
+        programs = {file.name for folder in path.split(os.pathsep) for file in Path(folder).glob("*")}
+        near = difflib.get_close_matches(words[0].lower(), [*offered, *programs], cutoff=0.7)
+        hint = (
+            f"There is {', '.join(near)}."
+            if near
+            else "Give a program on the PATH, or an application's name."
+        )
+        raise TellModel("APP_NOT_FOUND", f"There is no application {words[0]!r} here.", hint)
+
+    def _applications(self) -> dict[str, list[str]]:
+        """What the desktop offers: the lower-case name of an application, and how to start it."""
+        return {}
+
+
+RETURN, TAB, SHIFT, CAPS = 0xFF0D, 0xFF09, 0xFFE1, 0xFFE5  # X11/keysymdef.h
+
+
+def keysym(char: str) -> int:
+    """The X name of what types a character: Latin-1 is itself, the rest has bit 24 set. Raises TellModel."""
+    code = ord(char)
+    if char in "\n\t":
+        return RETURN if char == "\n" else TAB
+    if code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000:
+        raise TellModel("INVALID_ARGS", f"No key types the control character {char!a}.")
+    return code if code < 0x100 else code | 0x1000000
+
+
+def batches(
+    symbols: Sequence[int], known: Container[int], room: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Cut a text into parts that lack at most `room` keys each; gives (what to type, what it lacks)."""
+    part: list[int] = []
+    lacking: list[int] = []
+    for symbol in symbols:
+        if symbol not in known and symbol not in lacking:
+            if len(lacking) == room:
+                yield part, lacking
+                part, lacking = [], []
+            lacking.append(symbol)
+        part.append(symbol)
+    yield part, lacking
+
+
+class Keymap:
+    """The keys of an X server: which types what, and free ones that can be lent to characters none types.
+
+    Only free keys above 127 are lent, all in one request: each request costs every program time, and one
+    that spanned the letters would flatten their AltGr levels for good.
+    """
+
+    def __init__(self, display: Any, held: Held, fake: Callable[[bool, int], None]) -> None:
+        self._display, self._held, self._fake = display, held, fake
+        self._codes: dict[int, tuple[int, bool]] = {}  # keysym -> keycode, and whether with Shift
+        self._lent: dict[int, tuple[int, bool]] = {}
+        self._spare: list[int] = []
+        self._shift = self._caps = 0
+
+    def _read(self, needed: Sequence[int]) -> bool:
+        """Look at the keys as they are now; says whether Caps Lock is on. Raises TellModel."""
+        first, last = self._display.display.info.min_keycode, self._display.display.info.max_keycode
+        mask = self._display.screen().root.query_pointer().mask
+        group = 2 * (mask >> 13 & 3)  # XKB protocol 2.2.2: the layout in use is bits 13 and 14
+        silent = {code for row in self._display.get_modifier_mapping() for code in row}
+        self._codes, free = {}, []
+        for code, row in enumerate(self._display.get_keyboard_mapping(first, last - first + 1), first):
+            pair = row[group : group + 2] if any(row[group : group + 2]) else row[:2]
+            for shifted, symbol in enumerate(pair if code not in silent else ()):
+                self._codes.setdefault(symbol, (code, bool(shifted)))
+            self._shift = code if row[0] == SHIFT else self._shift
+            self._caps = code if row[0] == CAPS else self._caps
+            free += [] if any(row) else [code]
+        self._spare = [code for code in free if code > 127] or free
+        if not self._spare and not self._codes.keys() >= set(needed):
+            raise TellModel(
+                "ACTION_NOT_SUPPORTED", "This keyboard has no free key for characters that it lacks."
+            )
+        return bool(mask & 2)
+
+    def key(self, symbol: int, *, down: bool) -> None:
+        """Press or let go of what types a character; with Shift or a lent key it is struck, not held."""
+        self._read([symbol])
+        code, shifted = self._codes.get(symbol, (0, True))
+        if not shifted:
+            self._fake(down, code)
+        elif down:
+            self.type([symbol])
+
+    def type(self, symbols: Sequence[int]) -> None:
+        """Type it exactly, and give the keyboard back whatever happens. Raises TellModel."""
+        locked = self._read(symbols)
+        try:
+            if locked:
+                self._strike(self._caps)
+            for part, lacking in batches(symbols, self._codes, 2 * len(self._spare)):
+                self.lend(lacking)
+                for symbol in part:
+                    self._strike(*self._codes.get(symbol) or self._lent[symbol])
+                self._display.sync()
+        finally:
+            self.lend([])
+            if locked:
+                self._strike(self._caps)
+
+    def lend(self, symbols: Sequence[int]) -> None:
+        """Lend free keys to these characters, two to a key, and take them from those before."""
+        if self._lent:
+            self._display.sync()
+            time.sleep(
+                0.1
+            )  # programs look a key up when they get to it: after 0 s text was lost, after 0.05 s none
+        if self._lent or symbols:
+            self._write(dict(zip(self._spare, zip_longest(symbols[::2], symbols[1::2]), strict=False)))
+
+    def mend(self, codes: Sequence[int]) -> None:
+        """Take back the keys that a killed run had lent."""
+        for code in codes:
+            self._fake(False, code)
+        self._spare = list(codes)
+        self._write({})
+
+    def _write(self, pairs: Mapping[int, tuple[int, int | None]]) -> None:
+        first, thing = self._spare[0], f"lent {' '.join(map(str, self._spare))}"
+        self._held.add(thing)
+        self._lent = {s: (code, bool(n)) for code, pair in pairs.items() for n, s in enumerate(pair) if s}
+        rows = self._display.get_keyboard_mapping(first, self._spare[-1] - first + 1)
+        rows = [[*row, 0, 0, 0, 0][: max(4, len(row))] for row in rows]
+        for code in self._spare:
+            plain, shifted = pairs.get(code, (0, 0))
+            rows[code - first][:4] = 2 * [
+                plain,
+                shifted or plain,
+            ]  # in both groups; further layouts wrap round
+        self._display.change_keyboard_mapping(first, rows)
+        self._display.sync()
+        if not pairs:
+            self._held.drop(thing)
+
+    def _strike(self, code: int, shifted: bool = False) -> None:
+        for down in (True, False):
+            for key in (self._shift, code)[:: 1 if down else -1] if shifted else (code,):
+                self._fake(down, key)
+
+
+def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """What a Linux desktop offers: the lower-case name of every .desktop entry, and its argument list."""
+    homes = [environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"]
+    homes += (environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
+    found: dict[str, list[str]] = {}
+    for path in (path for home in homes for path in sorted(Path(home, "applications").rglob("*.desktop"))):
+        with suppress(OSError, ValueError):
+            entry = path.read_text(encoding="utf-8").partition("[Desktop Entry]")[2].partition("\n[")[0]
+            keys = dict(re.findall(r"(?m)^(Name|Exec) *= *(.*)$", entry))
+            # Desktop Entry Specification 1.5, "The Exec key": %f and its like stand for files; there are none
+            words = [w for w in shlex.split(keys.get("Exec", "")) if not re.fullmatch("%[a-zA-Z]", w)]
+            if words and "Name" in keys:
+                found.setdefault(keys["Name"].lower(), [word.replace("%%", "%") for word in words])
+    return found
+
+
+def process_of(pid: int) -> tuple[int, bool]:
+    """A Linux process: its parent, and whether launch() started it or an ancestor; (0, False) if unknown."""
+    with suppress(OSError):
+        parent = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+        return int(parent), f"\0{LAUNCHED}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    return 0, False
+
+
+class X11Host(Hands):
+    """Any system with an X server, through Xlib as pyautogui brings it (0.15); any window manager or none."""
+
+    name = "Linux (X11)"
+    NO_KEY = (None, 0)
+    SCREENLESS = (
+        "With no screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`, which makes one."
+    )
+    WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
+    XORG = "Log in to an X11 (Xorg) session. "
+    _lost: tuple[type[Exception], ...] = ()
+
+    def open(self) -> None:
+        """Raises MissingPart for no display, a dead one, and Wayland."""
+        if not self._environ.get("DISPLAY"):
+            wayland = self._environ.get("WAYLAND_DISPLAY")
+            raise MissingPart(
+                self.WAYLAND if wayland else "There is no screen: DISPLAY is not set.", self.SCREENLESS
+            )
+        with needing("Xlib", "to ask the X server about windows"):
+            import Xlib.display
+            import Xlib.ext.xtest
+            import Xlib.protocol.event
+        if not Path(self._environ.get("XAUTHORITY") or f"{self._environ.get('HOME')}/.Xauthority").is_file():
+            self._environ["XAUTHORITY"] = (
+                os.devnull
+            )  # Xlib 0.15 fails without such a file; pyautogui connects, too
+        self._x, self._lock, self._lost = Xlib, threading.Lock(), (Xlib.error.ConnectionClosedError, OSError)
+        self._display, self._eyes = self._connect(), self._connect()
+        self._root = self._display.screen().root
+        if any(plug.name.startswith("XWAYLAND") for plug in self._plugs()) or self._display.query_extension(
+            "XWAYLAND"
+        ):
+            raise MissingPart(self.WAYLAND, self.XORG + self.SCREENLESS)
+        self._keymap = Keymap(self._display, self._held, self._fake)
+        self._resource, rq = self._display.query_extension("X-Resource"), self._x.protocol.rq
+        ask = rq.Struct(
+            rq.Card8("opcode"), rq.Opcode(4), rq.RequestLength(), *map(rq.Card32, ("count", "client", "mask"))
+        )
+        head = (
+            rq.ReplyCode(),
+            rq.Pad(1),
+            rq.Card16("sequence_number"),
+            rq.ReplyLength(),
+            rq.Card32("count"),
+            rq.Pad(20),
+        )
+        parts = {"_request": ask, "_reply": rq.Struct(*head, rq.List("ids", rq.Card32Obj))}
+        self._query = type(
+            "QueryClientIds", (rq.ReplyRequest,), parts
+        )  # X-Resource 1.2; Xlib 0.15 has none of it
+        self._line = [os.getpid()]  # this process, its parent, and so on up
+        while parent := process_of(self._line[-1])[0]:
+            self._line.append(parent)
+        super().open()
+
+    def _connect(self) -> Any:
+        name, error = self._environ["DISPLAY"], self._x.error
+        try:
+            with redirect_stdout(StringIO()):  # Xlib 0.15 prints what it misses
+                display = self._x.display.Display(name)
+        except (error.DisplayError, error.XauthError, error.ConnectionClosedError, OSError) as fault:
+            raise MissingPart(f"The display {name} does not answer: {fault}.", self.SCREENLESS) from None
+        display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
+        return display
+
+    def _plugs(self) -> list[Any]:
+        """What RandR calls outputs, the primary one first."""
+        if not self._display.query_extension("RANDR"):
+            return []
+        found, first = (
+            self._root.xrandr_get_screen_resources_current(),
+            self._root.xrandr_get_output_primary(),
+        )
+        order = sorted(found.outputs, key=lambda plug: bool(plug != first.output))
+        return [self._display.xrandr_get_output_info(plug, found.config_timestamp) for plug in order]
+
+    def monitors(self) -> tuple[Box, ...]:
+        """As Xinerama says, which knows monitors that RandR made up, too."""
+        whole = self._display.query_extension("XINERAMA") and self._display.xinerama_query_screens().screens
+        boxes = [
+            Box(x=s.x, y=s.y, width=s.width, height=s.height) for s in whole or [self._root.get_geometry()]
+        ]
+        plugged = [plug.crtc for plug in self._plugs() if plug.crtc]
+        if plugged:
+            main = self._display.xrandr_get_crtc_info(
+                plugged[0], 0
+            )  # 0.15 calls its x and y width and height
+            boxes.sort(key=lambda box: (box.x, box.y) != (main.width, main.height))
+        return tuple(boxes)
+
+    def pointer(self) -> ScreenPoint:
+        """Through a connection of its own, and a lock."""
+        with self._lock:
+            place = self._eyes.screen().root.query_pointer()
+        return ScreenPoint(x=place.root_x, y=place.root_y)
+
+    def windows(self) -> tuple[Window, ...]:
+        """Frames included, as clicks hit them; minimised ones and those of other workspaces are left out."""
+        return tuple(self._scan().values())
+
+    def window_at(self, point: ScreenPoint) -> Window | None:
+        """The server is asked last; what has only just come up is nameless, so that no rule allows it."""
+        known = self._scan()
+        hit = self._root.translate_coords(self._root, point.x, point.y).child
+        new = Box(x=point.x, y=point.y, width=1, height=1)
+        return (
+            hit
+            and (known.get(hit.id) or Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True))
+        ) or None
+
+    def _scan(self) -> dict[int, Window]:
+        """Every visible window by what a hit test calls it (its frame's id), topmost first."""
+        tops = self._tops()
+        clients = self._clients() or [top for top, (_, free) in reversed(tops.items()) if not free]
+        inner = {self._top(client, tops): client for client in clients}
+        said = {xid: self._said(xid) for xid in {*clients, *tops}}
+        owners = {said[client][2]: said[client] for client in clients}  # a menu seldom says whose it is
+        terminal = self._pid(int(self._environ.get("WINDOWID") or 0))
+        own = {terminal, next((pid for pid in self._line if pid in owners), 0)} - {0}
+        active = self._active(tops)
+        shown = {}
+        for top, (box, free) in tops.items():
+            xid = inner.get(top, top)
+            title, app, pid, hidden = said[xid]
+            if not hidden:
+                shown[top] = Window(
+                    id=hex(xid),
+                    title=title or owners.get(pid, ("", ""))[0],
+                    app=app or owners.get(pid, ("", ""))[1],
+                    pid=pid,
+                    box=box,
+                    focused=active in (xid, top),
+                    popup=free and top not in inner,
+                    own=pid in own,
+                    launched=self._launched(pid, hex(xid)),
+                )
+        return shown
+
+    def _tops(self) -> dict[int, tuple[Box, bool]]:
+        """What lies on the screen, topmost first: its box, and whether it is free of the window manager."""
+        tops, screen = {}, self._root.get_geometry()
+        for window in reversed(self._root.query_tree().children):
+            with suppress(self._x.error.XError):
+                look, at = window.get_attributes(), window.get_geometry()
+                width, height = at.width + 2 * at.border_width, at.height + 2 * at.border_width
+                seen = look.map_state == self._x.X.IsViewable and look.win_class == self._x.X.InputOutput
+                if seen and -width < at.x < screen.width and -height < at.y < screen.height:
+                    tops[window.id] = (
+                        Box(x=at.x, y=at.y, width=width, height=height),
+                        bool(look.override_redirect),
+                    )
+        return tops
+
+    def _window(self, xid: int) -> Any:
+        return self._display.create_resource_object("window", xid)
+
+    def _value(self, xid: int, name: str) -> Any:
+        """A property: text, or a sequence of numbers; () if the window has none, or is gone."""
+        with suppress(self._x.error.XError):
+            found = self._window(xid).get_full_property(self._display.get_atom(name), 0, 1024)
+            value = found.value if found else ()
+            return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        return ()
+
+    def _clients(self) -> list[int]:
+        """The windows that the window manager looks after, lowest first, minimised ones too."""
+        return list(self._value(self._root.id, "_NET_CLIENT_LIST_STACKING"))
+
+    def _said(self, xid: int) -> tuple[str, str, int, bool]:
+        """What is known of a window: title, application, process, and whether it is minimised."""
+        title = self._value(xid, "_NET_WM_NAME") or self._value(xid, "WM_NAME") or ""
+        app = [*str(self._value(xid, "WM_CLASS") or "").split("\0"), ""][1]  # instance, class
+        hidden = self._display.get_atom("_NET_WM_STATE_HIDDEN") in self._value(xid, "_NET_WM_STATE")
+        return title, app, self._pid(xid), hidden
+
+    def _pid(self, xid: int) -> int:
+        """The process behind a window as the server knows it, for Tk and menus do not tell."""
+        if not self._resource:
+            return int([*self._value(xid, "_NET_WM_PID"), 0][0])
+        with suppress(self._x.error.XError):
+            answer = self._query(
+                self._display.display, opcode=self._resource.major_opcode, count=1, client=xid, mask=2
+            )
+            return int([*answer.ids, 0, 0, 0, 0][3])
+        return 0
+
+    def _top(self, xid: int, tops: Mapping[int, Any]) -> int:
+        """The window on the screen that a window lies in; 0 if it cannot be seen, or is gone."""
+        with suppress(self._x.error.XError):
+            while xid and xid not in tops:
+                parent = self._window(xid).query_tree().parent
+                xid = parent.id if parent else 0
+            return xid
+        return 0
+
+    def _active(self, tops: Mapping[int, Any]) -> int:
+        """The window with the keyboard, as the window manager says or, without one, the server."""
+        if active := self._value(self._root.id, "_NET_ACTIVE_WINDOW"):
+            return int(active[0])
+        focus = self._display.get_input_focus().focus
+        return self._top(focus.id, tops) if hasattr(focus, "id") else 0
+
+    def _launched(self, pid: int, window: str) -> bool:
+        return super()._launched(pid, window) or process_of(pid)[1]
+
+    def _applications(self) -> dict[str, list[str]]:
+        return applications(self._environ)
+
+    def focus(self, window: Window) -> None:
+        """Brings a minimised one back, too. One with an open dialog cannot have it: its dialog gets it."""
+        target = asked = int(window.id, 16)
+        clients, modal = self._clients(), self._display.get_atom("_NET_WM_STATE_MODAL")
+        if asked not in clients and window.id not in {known.id for known in self.windows()}:
+            raise TellModel("WINDOW_NOT_FOUND", f"The window {window.title!r} is gone.")
+        if window.popup:
+            return  # a menu has the keys for as long as it is open
+        for client in clients:
+            above = target in self._value(client, "WM_TRANSIENT_FOR")
+            target = client if above and modal in self._value(client, "_NET_WM_STATE") else target
+        self._activate(target)
+        if not self._until(lambda: self._active(self._tops()) == target):
+            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+        if target != asked:
+            dialog = self._said(target)[0]
+            said = f"The window {window.title!r} waits for its dialog {dialog!r}, which has the keyboard."
+            raise TellModel("ACTION_FAILED", said, "Answer the dialog first.")
+
+    def _activate(self, xid: int) -> None:
+        window, x = self._window(xid), self._x.X
+        if self._value(self._root.id, "_NET_SUPPORTING_WM_CHECK"):
+            # Extended Window Manager Hints 1.5, _NET_ACTIVE_WINDOW; 2: a person asked for it
+            asked, data = self._display.get_atom("_NET_ACTIVE_WINDOW"), (32, [2, x.CurrentTime, 0, 0, 0])
+            message = self._x.protocol.event.ClientMessage(window=window, client_type=asked, data=data)
+            self._root.send_event(message, x.SubstructureRedirectMask | x.SubstructureNotifyMask)
+        else:
+            window.configure(stack_mode=x.Above)
+            window.set_input_focus(x.RevertToParent, x.CurrentTime)
+        self._display.sync()
+
+    def type(self, text: str) -> None:
+        """Raises TellModel, with nothing typed, for control characters, and while a person holds Shift."""
+        held = (
+            0b11001101  # Shift, Control, Mod1 (Alt), Mod4 (Super), Mod5 (AltGr); not Lock, not Mod2 (NumLock)
+        )
+        if not self._held.things and not self._until(lambda: not self._root.query_pointer().mask & held):
+            raise TellModel(
+                "ACTION_FAILED", "Somebody holds down Shift, Ctrl, Alt or the like: nothing was typed."
+            )
+        self._keymap.type([keysym(char) for char in text.replace("\r\n", "\n").replace("\r", "\n")])
+
+    def _fake(self, down: bool, code: int, *, kind: str = "Key") -> None:
+        """One event of the keyboard, or with kind="Button" of the mouse, through XTEST."""
+        event = getattr(self._x.X, f"{kind}{'Press' if down else 'Release'}")
+        self._x.ext.xtest.fake_input(self._display, event, code)
+
+    def _send(self, kind: str, name: str, down: bool) -> None:
+        if kind == "lent":
+            self._keymap.mend([int(code) for code in name.split()])
+        elif kind == "button" and name in ("back", "forward"):
+            self._fake(down, 8 if name == "back" else 9, kind="Button")
+        elif kind == "key" and len(name) == 1:
+            self._keymap.key(keysym(name), down=down)
+        else:
+            super()._send(kind, name, down)
+        self._display.sync()  # pyautogui has a connection of its own, which must not overtake this one
+
+    def close(self) -> None:
+        """Also from a server that has gone."""
+        with suppress(*self._lost):
+            super().close()
+
+
+def this_host(home: Path, clock: Clock, environ: MutableMapping[str, str]) -> Host:
+    """The hands for this system, not yet open. `environ` is the process's own: pyautogui reads it."""
+    return X11Host(home, clock, environ)
 
 
 # ==============================================================================
