@@ -79,10 +79,11 @@ import shutil
 import string
 import threading
 import time
+import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import astuple, dataclass, field, replace
-from io import StringIO
+from io import BytesIO, StringIO
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -714,16 +715,6 @@ def uncovered(box: Box, covers: Sequence[Box]) -> list[Box]:
     for cover in covers:
         parts = [piece for part in parts for piece in _beside(part, clip(cover, part))]
     return parts
-
-
-def off_corner(point: ScreenPoint, monitors: Sequence[Box]) -> ScreenPoint:
-    """The point, or its neighbour if it is the very corner of a monitor: the person's stop signal."""
-    for box in monitors:
-        inward_x = {box.x: 1, box.x + box.width - 1: -1}.get(point.x)
-        inward_y = {box.y: 1, box.y + box.height - 1: -1}.get(point.y)
-        if inward_x and inward_y:
-            return ScreenPoint(x=point.x + inward_x, y=point.y + inward_y)
-    return point
 
 
 def span(box: Box, shot: Shot) -> str:
@@ -1837,18 +1828,11 @@ def read_back(receipt: Receipt, true: Callable[[], bool], clock: Clock) -> Recei
 SPECK = 8  # cells: a caret, or the digits of a clock, never touch more
 
 
-def _quoted(text: str) -> str:
-    """A program's own words, on one line, short, and marked as such."""
-    return json.dumps(text if len(text) <= 60 else text[:59] + "…", ensure_ascii=False)
-
-
 def called(window: Window | None) -> str:
     """A window's name for the model."""
     if window is None:
         return "the bare desktop"
-    return (
-        f"a menu or tooltip of {_quoted(window.app)}" if window.popup else f"window {_quoted(window.title)}"
-    )
+    return f"a menu or tooltip of {quoted(window.app)}" if window.popup else f"window {quoted(window.title)}"
 
 
 def _differing(a: Frame, b: Frame) -> list[tuple[int, int]]:
@@ -1914,7 +1898,7 @@ def _windows_told(before: Sequence[Window], after: Sequence[Window]) -> list[str
     told = [f"{called(new[key])} opened" for key in new if key not in old]
     told += [f"{called(old[key])} closed" for key in old if key not in new]
     both = [(old[key], new[key]) for key in old if key in new]
-    told += [f"{called(a)} is now called {_quoted(b.title)}" for a, b in both if a.title != b.title]
+    told += [f"{called(a)} is now called {quoted(b.title)}" for a, b in both if a.title != b.title]
     told += [f"{called(b)} moved or changed its size" for a, b in both if a.box != b.box]
     was, now = (next((key for key in windows if windows[key].focused), "") for windows in (old, new))
     if now != was:
@@ -1929,10 +1913,10 @@ def _elements_told(before: Sequence[Element], after: Sequence[Element]) -> list[
         was = old.get(new.ref, new)
         now = [f"is {state}" for state in new.states if state not in was.states]
         now += [f"is no longer {state}" for state in was.states if state not in new.states]
-        now += [f"holds {_quoted(new.value)}"] if new.value != was.value else []
-        now += [f"is called {_quoted(new.name)}"] if new.name != was.name else []
+        now += [f"holds {quoted(new.value, 60)}"] if new.value != was.value else []
+        now += [f"is called {quoted(new.name)}"] if new.name != was.name else []
         if now:
-            told.append(f"element {new.ref} {_quoted(was.name)} now {' and '.join(now)}")
+            told.append(f"element {new.ref} {quoted(was.name)} now {' and '.join(now)}")
     return told
 
 
@@ -2745,6 +2729,477 @@ def this_host(home: Path, clock: Clock, environ: MutableMapping[str, str]) -> Ho
 # ==============================================================================
 # 11. Pixels: the screen as an image, the pointer and the keyboard as hands
 # ==============================================================================
+
+BICUBIC, BOX, HAMMING = 3, 4, 5  # PIL.Image.Resampling by number: PIL is imported only where it is needed
+BLACK, MASK = (0, 0, 0), (128, 128, 128)
+
+GLANCE = 0.03  # seconds between two glances at a restless screen
+ANSWER = 0.4  # how long an act may take to show
+REST = 0.15  # how long nothing must change
+FOCUS = 1.0  # how long a window may take to get the keyboard after a click
+DOUBLE = 0.55  # within which two clicks in one place may be taken for a double click
+
+# verb -> the button it presses ("": whichever its parameter names), and how often
+CLICKS = {
+    "click": ("", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+    "right_click": ("right", 1),
+    "middle_click": ("middle", 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raster:
+    """Pixels as they come off the screen, row by row: blue, green, red and one byte that means nothing."""
+
+    pixels: bytearray = field(repr=False)
+    width: int
+    height: int
+    area: Box
+
+    def rows(self, box: Box) -> Iterator[slice]:
+        """Where each row of a box that lies in `area` stands in `pixels`."""
+        across, down = self.width / self.area.width, self.height / self.area.height
+        left, right = (int((x - self.area.x) * across) for x in (box.x, box.x + box.width))
+        top, bottom = (int((y - self.area.y) * down) for y in (box.y, box.y + box.height))
+        for row in range(top * self.width, bottom * self.width, self.width):
+            yield slice((row + left) * 4, (row + right) * 4)
+
+
+def image_of(raster: Raster) -> Any:
+    """The raster as an image of PIL's."""
+    with needing("pillow", "to shrink pictures"):
+        from PIL import Image
+    return Image.frombuffer("RGB", (raster.width, raster.height), raster.pixels, "raw", "BGRX", 0, 1)
+
+
+class Camera:
+    """Copies pixels off the screen, through one connection that stays open."""
+
+    def __init__(self) -> None:
+        self._lens: Any = None
+        self._monitors: Sequence[Box] = ()
+
+    def grab(self, area: Box, monitors: Sequence[Box]) -> Raster:
+        """The pixels of an area, black where no monitor is. Raises MissingPart."""
+        with needing("mss", "to see the screen"):
+            import mss
+        try:
+            if self._lens is None or monitors != self._monitors:
+                self.close()  # a screen of another size needs a new connection
+                self._lens, self._monitors = (getattr(mss, "MSS", None) or mss.mss)(), monitors
+            return self._compose(area, monitors)
+        except mss.ScreenShotError as blind:
+            hint = "It may be locked, asleep, or closed to this program: wake it, then run doctor."
+            raise MissingPart(f"The screen cannot be read: {blind}", hint) from None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._lens is not None:
+            self._lens.close()
+        self._lens = None
+
+    def _compose(self, area: Box, monitors: Sequence[Box]) -> Raster:
+        whole = self._lens.monitors[0]
+        real = Box(x=whole["left"], y=whole["top"], width=whole["width"], height=whole["height"])
+        parts = [part for box in monitors if (shown := clip(box, area)) and (part := clip(shown, real))]
+        if parts == [area]:
+            return self._shoot(area)
+        black = bytearray(area.width * area.height * 4)
+        canvas = Raster(pixels=black, width=area.width, height=area.height, area=area)
+        for box in parts:
+            piece = self._shoot(box)
+            if piece.width != box.width:  # denser than the pointer's units, as on macOS
+                image = image_of(piece).resize((box.width, box.height), HAMMING)
+                pixels = bytearray(image.tobytes("raw", "BGRX"))
+                piece = Raster(pixels=pixels, width=box.width, height=box.height, area=box)
+            for there, here in zip(canvas.rows(box), piece.rows(box), strict=True):
+                black[there] = piece.pixels[here]
+        return canvas
+
+    def _shoot(self, box: Box) -> Raster:
+        shot = self._lens.grab({"left": box.x, "top": box.y, "width": box.width, "height": box.height})
+        return Raster(pixels=shot.raw, width=shot.width, height=shot.height, area=box)
+
+
+def flat(raster: Raster) -> tuple[int, ...] | None:
+    """The one colour of all that is not masked; None for a real picture."""
+    if len(set(raster.pixels[1::1004])) > 2:  # the green of every 251st pixel settles it nearly always
+        return None
+    colours = image_of(raster).getcolors(2) or [(0, BLACK), (0, ())]  # None: there are more than two
+    shown = [colour for _, colour in colours if colour != MASK] or [MASK]
+    return shown[0] if len(shown) == 1 else None
+
+
+def sketch(raster: Raster, shot: Shot, last: Frame | None) -> Frame:
+    """A frame without its picture; `last` itself if not one pixel is different."""
+    digest = zlib.crc32(raster.pixels)
+    if last and (last.digest, last.shot) == (digest, shot):
+        return last
+    grid = max(1, shot.width // 14), max(1, shot.height // 14)
+    cells = image_of(raster).convert("L").resize(grid, BOX).tobytes()
+    return Frame(shot=shot, picture=Picture(data=b"", mime=""), digest=digest, cells=cells, columns=grid[0])
+
+
+def develop(raster: Raster, size: tuple[int, int]) -> Picture:
+    """A raster of that size as JPEG in full colour; or as PNG, which is exact, where it is the smaller.
+
+    It is for plain pictures in their own size. Shrinking makes thousands of colours of a hundred, and PNG
+    then takes 20 ms only to be the larger: measured with text, tables and pages.
+    """
+    image, native = image_of(raster), size == (raster.width, raster.height)
+    if not native:
+        image = image.resize(size, BICUBIC if size[0] > raster.width else HAMMING)
+    jpeg, png = BytesIO(), BytesIO()
+    image.save(jpeg, "JPEG", quality=85, subsampling=0)
+    if image.getcolors(4096 if native else 256):
+        image.save(png, "PNG", compress_level=1)
+    if 0 < png.tell() < jpeg.tell():
+        return Picture(data=png.getvalue(), mime="image/png")
+    return Picture(data=jpeg.getvalue(), mime="image/jpeg")
+
+
+def own_parts(windows: Sequence[Window], area: Box) -> list[Box]:
+    """Where this program's own windows show in an area, whatever lies above them left out."""
+    shown = [(number, clip(window.box, area)) for number, window in enumerate(windows) if window.own]
+    covers = [window.box for window in windows]
+    return [piece for number, box in shown if box for piece in uncovered(box, covers[:number])]
+
+
+def find_window(text: str, windows: Sequence[Window]) -> Window:
+    """The one window meant: by id, by title, by part of its title or application. Raises TellModel."""
+    others, sought = [window for window in windows if not window.own], text.strip().casefold()
+    ways: tuple[Callable[[Window], bool], ...] = (
+        lambda window: window.id == sought,
+        lambda window: window.title.casefold() == sought,
+        lambda window: sought in window.title.casefold() or sought in window.app.casefold(),
+    )
+    found = next(filter(None, ([window for window in others if sought and way(window)] for way in ways)), [])
+    if len(found) == 1:
+        return found[0]
+    named = [window for window in found or others if not window.popup]
+    listed = "; ".join(f"{called(window)} (id {window.id})" for window in named)
+    if found:
+        raise TellModel("AMBIGUOUS_TARGET", f"several windows fit {text!r}: {listed}", "Name one by its id.")
+    raise TellModel("WINDOW_NOT_FOUND", f"no window fits {text!r}; there are: {listed or 'none'}")
+
+
+class Touch:
+    """Pointer and keyboard. Each act looks first what it would hit, and lets go of all that it pressed."""
+
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._host, self._clock = host, clock
+        self._clicked: tuple[ScreenPoint, float] | None = None
+        self.rested: ScreenPoint | None = None  # where the pointer was last put, or last seen
+
+    def touched(self) -> bool:
+        """True, once, if a person has moved the pointer."""
+        here, left = self._host.pointer(), self.rested
+        # a mouse trembles on its desk
+        moved = left is not None and max(abs(here.x - left.x), abs(here.y - left.y)) > 3
+        self.rested = None if moved else left
+        return moved
+
+    def click(self, permit: Permit) -> ScreenPoint:
+        """Press and let go, once to three times, with modifiers held."""
+        button, times = CLICKS[permit.action.verb]
+        button, held = button or parse_click(permit.action.parameter)[0], held_keys(permit.action)
+        point = self.move(permit)
+        with self._holding(held):
+            return self._press(button, times, point)
+
+    def drag(self, permit: Permit) -> ScreenPoint:
+        """Press, travel, dwell, let go."""
+        if permit.end is None:
+            raise TellModel("INVALID_ARGS", "drag needs the point to drag to")
+        start, end = self.move(permit), permit.end
+        across, down = end.x - start.x, end.y - start.y
+        steps = max(8, min(40, (abs(across) + abs(down)) // 20))
+        try:
+            self._host.button("left", down=True)
+            # toolkits take a jump for a click: they want to see motion, and a moment over the target
+            for step in range(1, steps + 1):
+                self._clock.sleep(0.01)
+                self._go(ScreenPoint(x=start.x + across * step // steps, y=start.y + down * step // steps))
+            self._clock.sleep(0.15)
+        finally:
+            self._host.button("left", down=False)
+        return end
+
+    def scroll(self, permit: Permit) -> ScreenPoint:
+        """Turn the wheel over the aim, or over the middle of the window."""
+        (right, down), held = parse_scroll(permit.action.parameter), held_keys(permit.action)
+        point = self.move(permit)
+        with self._holding(held):
+            self._host.scroll(right=right, down=down)
+        return point
+
+    def keypress(self, permit: Permit) -> None:
+        """One chord, into the window it was allowed for."""
+        keys = parse_keys(permit.action.parameter)
+        self._await_keyboard(permit.window, patience=0)
+        with self._holding(keys):
+            pass
+
+    def input(self, permit: Permit) -> ScreenPoint | None:
+        """The text and nothing else; with an aim, click there first, which is part of the same delivery."""
+        point = self._press("left", 1, self.move(permit)) if permit.aim else None
+        try:
+            self._await_keyboard(permit.window, patience=FOCUS if point else 0)
+            self._host.type(permit.action.parameter)
+        except TellModel as told:
+            if not point or told.delivery != "not_delivered":
+                raise
+            sentence = f"clicked there, but typed nothing: {told.sentence}"
+            raise TellModel(told.code, sentence, told.hint, delivery="delivered_unverified") from told
+        return point
+
+    def move(self, permit: Permit) -> ScreenPoint:
+        """Put the pointer on the aim, if the window judged is still there. Raises TellModel."""
+        judged = permit.window
+        aim = permit.aim or (judged.box.centre if judged else None)
+        if aim is None:
+            raise TellModel("INVALID_ARGS", f"{permit.action.verb} needs a point or a ref")
+        hit = self._host.window_at(aim)
+        if (hit and hit.id) != (judged and judged.id):
+            raise TellModel("ACTION_FAILED", f"another window, {called(hit)}, is on top there now")
+        here = self._go(aim)
+        if max(abs(here.x - aim.x), abs(here.y - aim.y)) > 1:  # one: the host keeps out of the very corners
+            raise TellModel("ACTION_FAILED", "the pointer did not go, or stay, where it was put")
+        return here
+
+    def _go(self, point: ScreenPoint) -> ScreenPoint:
+        self._host.move(point)
+        self.rested = self._host.pointer()
+        return self.rested
+
+    def _press(self, button: str, times: int, point: ScreenPoint) -> ScreenPoint:
+        """Click with the pointer at rest, and apart from an earlier click in the same place."""
+        if self._clicked and self._clicked[0] == point:
+            self._clock.sleep(max(0.0, self._clicked[1] + DOUBLE - self._clock.now()))
+        for number in range(times):
+            if number:
+                self._clock.sleep(GLANCE)  # window managers lose clicks that come faster (seen with openbox)
+            try:
+                self._host.button(button, down=True)
+            finally:
+                self._host.button(button, down=False)
+        self._clicked = point, self._clock.now()
+        return point
+
+    @contextmanager
+    def _holding(self, keys: Sequence[str]) -> Iterator[None]:
+        """Hold keys down; let go in every case, last first."""
+        with ExitStack() as held:
+            for key in keys:
+                held.callback(self._host.key, key, down=False)
+                self._host.key(key, down=True)
+            yield
+
+    def _await_keyboard(self, judged: Window | None, *, patience: float) -> None:
+        """Wait until the window that was judged has the keyboard. Raises TellModel if another one has it."""
+        end = self._clock.now() + patience
+        while True:
+            focused = next((window for window in self._host.windows() if window.focused), None)
+            # a menu takes keys through the window it belongs to
+            popup = focused and judged and judged.popup and focused.pid == judged.pid
+            if popup or (focused and focused.id) == (judged and judged.id):
+                return
+            if self._clock.now() >= end:
+                fault = f"the keyboard is in {called(focused)} now, not in {called(judged)}"
+                raise TellModel("ACTION_FAILED", fault, "Click into the window, or use focus_window, first.")
+            self._clock.sleep(GLANCE)
+
+
+def _done(
+    permit: Permit,
+    message: str,
+    *,
+    delivery: str = "delivered_unverified",
+    mechanism: str = "physical",
+    data: Mapping[str, Json] | None = None,
+) -> Receipt:
+    verb = permit.action.verb
+    return Receipt(
+        command=verb, ok=True, delivery=delivery, mechanism=mechanism, message=message, data=data or {}
+    )
+
+
+class Pixels:
+    """The channel that sees the screen as an image, and works it by pointer and keyboard.
+
+    `monitor` counts from 1, the primary one; None shows all of them in one image. A restless screen is waited
+    for `settle` seconds at most. Own windows are painted over: the model does not see the terminal that
+    tells of the run, and a line printed there is no change.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        clock: Clock,
+        *,
+        monitor: int | None = None,
+        most: tuple[int, int] = (1344, 756),
+        settle: float = 3.0,
+        camera: Camera | None = None,
+    ) -> None:
+        self._host, self._clock, self._camera = host, clock, camera or Camera()
+        self._monitor, self._most, self._limit = monitor, most, settle
+        self._touch = Touch(host, clock)
+        self._frame: Frame | None = None
+        self._physical: dict[str, Callable[[Permit], ScreenPoint | None]] = {
+            **dict.fromkeys(CLICKS, self._touch.click),
+            "move": self._touch.move,
+            "drag": self._touch.drag,
+            "scroll": self._touch.scroll,
+            "input": self._touch.input,
+            "keypress": self._touch.keypress,
+        }
+        self._others = {"zoom": self._zoom, "launch": self._launch, "focus_window": self._focus}
+
+    def look(self, *, acted: bool) -> Sight:
+        """The screen, once it rests. Raises MissingPart where there is nothing to be seen."""
+        if acted:
+            self._settle()
+        windows, raster, notes = self._lit()
+        frame = sketch(raster, self._shot(raster), self._frame)
+        if frame is not self._frame:
+            picture = develop(raster, (frame.shot.width, frame.shot.height))
+            self._frame = frame = replace(frame, picture=picture)
+        self._touch.rested = self._touch.rested or self._host.pointer()
+        return Sight(frame=frame, windows=windows, notes=notes)
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:
+        """Carry out one permitted act, once. Raises TellModel."""
+        verb = permit.action.verb
+        if verb in self._others:
+            return self._others[verb](permit)
+        if verb not in self._physical:
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{verb} needs a ref: pointer and keyboard cannot do it")
+        if permit.aim and seen.frame:
+            self._compare(permit.aim, seen)
+        point = self._physical[verb](permit)
+        data: dict[str, Json] = {"window": permit.window.title if permit.window else ""}
+        where = ""
+        if point:
+            at = to_shot(point, seen.frame.shot) if seen.frame else point
+            data |= {"x": round(at.x), "y": round(at.y), "screen": [point.x, point.y]}
+            where = f" at ({data['x']}, {data['y']})"
+        return _done(permit, f"{verb}{where} in {called(permit.window)}", data=data)
+
+    def _compare(self, aim: ScreenPoint, seen: Snapshot) -> None:
+        """Raises TellModel if at the aim the picture no longer holds: a window came over it, or moved."""
+        was, now = (
+            next((window for window in windows if window.box.contains(aim)), None)
+            for windows in (seen.windows, self._host.windows())
+        )
+        if (was and was.id) != (now and now.id):
+            raise TellModel("ACTION_FAILED", f"another window, {called(now)}, is on top there now")
+        if was and now and was.box != now.box:
+            raise TellModel("ACTION_FAILED", f"{called(now)} has moved since the picture was taken")
+
+    def touched(self) -> bool:
+        """True, once, if a person has moved the pointer since it was put somewhere or first seen."""
+        return self._touch.touched()
+
+    def close(self) -> None:
+        """Let go of the screen, and of every key."""
+        self._host.release()
+        self._camera.close()
+
+    def _capture(self, part: Box | None = None) -> tuple[tuple[Window, ...], Raster]:
+        """Windows and pixels of one moment, with the own windows painted over wherever they show."""
+        monitors, windows = self._host.monitors(), self._host.windows()
+        raster = self._camera.grab(part or self._area(monitors), monitors)
+        for piece in own_parts(windows, raster.area):
+            for row in raster.rows(piece):
+                raster.pixels[row] = bytes((*MASK, 0)) * ((row.stop - row.start) // 4)
+        return windows, raster
+
+    def _area(self, monitors: Sequence[Box]) -> Box:
+        if not monitors:
+            raise MissingPart("No monitor is connected.", "Connect or wake one, then run doctor.")
+        if self._monitor is None:
+            return around(monitors)
+        if not 1 <= self._monitor <= len(monitors):
+            raise Usage(f"there is no monitor {self._monitor}: they count from 1 to {len(monitors)}")
+        return monitors[self._monitor - 1]
+
+    def _shot(self, raster: Raster) -> Shot:
+        width, height = fit(raster.width, raster.height, most=self._most)
+        return Shot(width=width, height=height, area=raster.area)
+
+    def _lit(self) -> tuple[tuple[Window, ...], Raster, tuple[str, ...]]:
+        """A capture that shows something, and what has to be said of it.
+
+        All black while windows are open is what a locked screen, Wayland seen through X11 and a missing
+        permission look like. A program that is loading may look so for a moment: hence the wait.
+        """
+        end = self._clock.now() + self._limit
+        while True:
+            windows, raster = self._capture()
+            here = [window for window in windows if clip(window.box, raster.area)]
+            colour, bare = flat(raster), all(window.own for window in here)
+            if colour != BLACK or bare:
+                break
+            if self._clock.now() >= end:
+                hint = "Unlock it; on Wayland, log in to an X11 session; on macOS, allow Screen Recording."
+                raise MissingPart("The screen reads as all black although windows are open.", hint)
+            self._clock.sleep(REST)
+        own = "A plain grey area is this program's own terminal, painted over."
+        plain = "The desktop is bare: no window is open." if bare else "The whole picture is one colour."
+        notes = (own if own_parts(windows, raster.area) else "", plain if colour else "")
+        return windows, raster, tuple(filter(None, notes))
+
+    def _settle(self) -> None:
+        """Wait until the screen has answered the last act and rests, a caret's blinking aside."""
+        started = since = now = self._clock.now()
+        calm, answered = self._frame, False
+        while now - started < self._limit:
+            self._clock.sleep(GLANCE)
+            _, raster = self._capture()
+            now, seen = self._clock.now(), sketch(raster, self._shot(raster), calm)
+            if not alike(calm, seen):
+                calm, since, answered = seen, now, True
+            elif now - since >= REST and (answered or now - started >= ANSWER):
+                return
+
+    def _zoom(self, permit: Permit) -> Receipt:
+        """A region in the screen's own pixels, a small one enlarged. Nothing is touched."""
+        region = self._region(permit)
+        _, raster = self._capture(region)
+        times = max(1, min(4, self._most[0] // raster.width, self._most[1] // raster.height))
+        picture = develop(raster, fit(raster.width * times, raster.height * times, most=self._most))
+        where = span(region, self._frame.shot) if self._frame else ""
+        message = f"the picture shows {where} of the image, enlarged; coordinates stay those of the image"
+        done = _done(permit, message, delivery="not_delivered", mechanism="", data={"region": where})
+        return replace(done, pictures=(picture,))
+
+    def _region(self, permit: Permit) -> Box:
+        """What lies between two corners; for one point, the third of the image around it."""
+        area, aim, end = self._area(self._host.monitors()), permit.aim, permit.end
+        if aim is None:
+            raise TellModel("INVALID_ARGS", "zoom takes two corners, or the point to look at")
+        width, height = area.width // 3, area.height // 3
+        box = Box(x=aim.x - width // 2, y=aim.y - height // 2, width=width, height=height)
+        if end and min(abs(end.x - aim.x), abs(end.y - aim.y)) >= 8:
+            box = around([Box(x=point.x, y=point.y, width=1, height=1) for point in (aim, end)])
+        region = clip(box, area)
+        if region is None:
+            raise TellModel("INVALID_ARGS", "that region lies outside the screen")
+        return region
+
+    def _launch(self, permit: Permit) -> Receipt:
+        return _done(permit, self._host.launch(permit.action.parameter), mechanism="host")
+
+    def _focus(self, permit: Permit) -> Receipt:
+        window = find_window(permit.action.parameter, self._host.windows())
+        if permit.window and permit.window.id != window.id:
+            raise TellModel("ACTION_FAILED", f"{called(window)} goes by that name now", "Look again.")
+        self._host.focus(window)  # which sees that the window has the keyboard: hence verified
+        message, data = f"{called(window)} has the keyboard", {"window": window.title}
+        return _done(permit, message, delivery="delivered_verified", mechanism="host", data=data)
 
 
 # ==============================================================================

@@ -184,14 +184,6 @@ def test_around_holds_monitors_with_negative_origins():
     assert solo.around([box(0, 0, 10, 10), box(-5, 2, 3, 20)]) == box(-5, 0, 15, 22)
 
 
-def test_only_the_very_corners_of_monitors_are_moved_away_from():
-    monitors = [box(0, 0, 1920, 1080), box(-1280, 56, 1280, 1024)]
-    moved = {(0, 0): (1, 1), (1919, 1079): (1918, 1078), (-1280, 56): (-1279, 57), (1919, 0): (1918, 1)}
-    moved |= {(0, 500): (0, 500), (1919, 5): (1919, 5), (5, 0): (5, 0)}
-    for (x, y), (to_x, to_y) in moved.items():
-        assert solo.off_corner(solo.ScreenPoint(x=x, y=y), monitors) == solo.ScreenPoint(x=to_x, y=to_y)
-
-
 def test_a_box_in_words_of_the_image():
     assert (
         solo.span(box(960, 540, 960, 540), shot(1344, 756, box(0, 0, 1920, 1080))) == "x 672-1344, y 378-756"
