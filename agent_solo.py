@@ -736,8 +736,7 @@ def span(box: Box, shot: Shot) -> str:
 #   all    -> choose    one action, or the reason to ask again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
+class Verb(NamedTuple):
     """One thing a model may ask for. `takes` shows its parameter; `risk` is what a guard has to look at."""
 
     name: str
@@ -798,7 +797,7 @@ finish finished done complete completed terminate answer; fail failed failure gi
 FIELD_TABLE = """
 verb action operation function name actiontype actionname tool toolname
 inside action actions actionsequence toolcalls toolcall function functioncall data output
-arguments arguments args kwargs parameters params param input inputs actioninput
+arguments arguments args kwargs parameters params param input inputs actioninput toolinput
 reasoning reasoning thought thinking thoughts explanation; expect expect
 ref ref elementref elementid uid element target
 start startcoordinate startbox startpoint startposition start from path coordinate coordinates point position
@@ -806,10 +805,10 @@ start bbox bbox2d box box2d region coords coord startpos center pos location loc
 end endcoordinate endbox endpoint endposition end to coordinate2 targetcoordinate destination coordinate point
 text parameter text content value message answer result question query param input output app appname
 text application program command window windowtitle title option reason
-keys modifiers modifier keys key hotkey keyname parameter text value content given
+keys modifiers modifier keys key hotkey keyname parameter text value content
 held modifiers modifier keys key parameter text button
 direction direction scrolldirection parameter text value; amount amount scrollamount notches clicks steps
-seconds time seconds duration parameter text value; count clicks numclicks clickcount
+seconds time seconds duration number parameter text value; count clicks numclicks clickcount
 """
 
 # Keys as pyautogui names them, and the names of X, of the DOM and of people. Where a keyboard has no command
@@ -848,7 +847,7 @@ def _squash(name: str) -> str:
 
 
 def _entries(table: str) -> dict[str, list[str]]:
-    """A table's entries by their first word; entries of one first word are one."""
+    """A table's entries by their first words; those with the same first word are one."""
     entries: dict[str, list[str]] = {}
     for first, *others in (entry.split() for entry in re.split(r"[;\n]", table.strip())):
         entries.setdefault(first, []).extend(others)
@@ -861,9 +860,8 @@ def _ours(table: str) -> dict[str, str]:
 
 
 def _verb(row: str) -> Verb:
-    name, fields, needs, channel, risk, takes, meaning = (cell.strip() for cell in row.split("|"))
-    asked = {"fields": tuple(fields.split()), "needs": tuple(needs.split())}
-    return Verb(name=name, channel=channel, risk=risk, takes=takes, meaning=meaning, **asked)
+    name, fields, needs, *others = (cell.strip() for cell in row.split("|"))
+    return Verb(name, tuple(fields.split()), tuple(needs.split()), *others)
 
 
 VERBS = {verb.name: verb for verb in map(_verb, VERB_TABLE.strip().splitlines())}
@@ -875,7 +873,7 @@ KEYS |= {f"f{number}": f"f{number}" for number in range(1, 25)}
 KEYS |= {f"{pad}{digit}": f"num{digit}" for pad in ("kp", "numpad", "num") for digit in range(10)}
 MODIFIERS = frozenset(("ctrl", "alt", "altright", "shift", "win", "command", "fn"))
 BUTTONS = _ours("left primary; right secondary; middle wheel; back; forward")
-WHEEL = re.compile(r"(?:(\S+)\+)?\b(up|down|left|right)\b\W*(\d{0,9})\s*[a-z]*", re.I)
+WHEEL = re.compile(r"(?:(\S+)\+)?\b(up|down|left|right)\b\W*(\d{0,3})\s*[a-z]*", re.I)
 
 
 def _key(name: str) -> str:
@@ -912,27 +910,24 @@ def parse_click(text: str) -> tuple[str, tuple[str, ...]]:
     return (buttons or ["left"])[0], held
 
 
-def _wheel(text: str) -> tuple[tuple[str, ...], str, int]:
-    """Keys held, direction, and notches (3 if not said). Raises TellModel."""
-    told = WHEEL.fullmatch(text.strip())
-    if not told or not 0 < int(told[3] or 3) <= 100:
-        raise TellModel(
-            "INVALID_ARGS", f"scroll takes up, down, left or right, and notches; not {text[:40]!r}"
-        )
-    return parse_click(told[1] or "")[1], told[2].lower(), int(told[3] or 3)
-
-
 def parse_scroll(text: str) -> tuple[int, int]:
-    """Notches to the right and down, from "down 3"; left and up are below zero. Raises TellModel."""
-    _, direction, notches = _wheel(text)
-    return {"right": (notches, 0), "left": (-notches, 0), "down": (0, notches), "up": (0, -notches)}[
-        direction
-    ]
+    """Notches (3 if not said) to the right and down, from "down 3" or "ctrl+up". Raises TellModel."""
+    told = WHEEL.fullmatch(text.strip())
+    notches = int(told[3] or 3) if told else 0
+    if not told or not 0 < notches <= 100:
+        raise TellModel("INVALID_ARGS", f"scroll takes a direction and notches: down 3; not {text[:40]!r}")
+    parse_click(told[1] or "")
+    axis = {"right": (notches, 0), "left": (-notches, 0), "down": (0, notches), "up": (0, -notches)}
+    return axis[told[2].lower()]
 
 
 def held_keys(action: Action) -> tuple[str, ...]:
     """The keys held during a click or a turn of the wheel: "ctrl", "ctrl+down 3". Raises TellModel."""
-    return _wheel(action.parameter)[0] if action.verb == "scroll" else parse_click(action.parameter)[1]
+    held = action.parameter.rpartition("+")[0] if action.verb == "scroll" else action.parameter
+    return parse_click(held)[1]
+
+
+SHAPE = 'answer with one JSON object such as {"action": "click", "ref": "e12"}'
 
 
 class Misread(SoloError):
@@ -943,48 +938,34 @@ class Misread(SoloError):
         self.code, self.at = code, at
 
 
-# Nearly JSON. A quote closes a string only where JSON could go on, or end, behind it; FOLLOWS says how, by
-# the bracket that closes what the string stands in (":" for a key). So quotes that nobody escaped stay in the
-# text, and valid JSON is read as it is.
-_END = r"\Z|```|</?\w|<\|"
-_KEY = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|“[^”]*”)\s*:"
-_SHUT = r"[}\]](?!\s*[\"”])"
-FOLLOWS = {
-    ":": re.compile(r"\s*:"),
-    "}": re.compile(rf"\s*(?:{_SHUT}|,\s*(?:}}|{_KEY}|\w+\s*:|//|/\*|{_END})|{_KEY}|//|/\*|{_END})", re.S),
-    "]": re.compile(rf"\s*(?:{_SHUT}|,\s*(?:[\[{{(\"'“\d\]-]|[tfnTFN]|{_END})|{_END})"),
-    ")": re.compile(rf"\s*(?:\)[ \t]*(?:[\n`<;,.。]|\Z)|,?\s*\w+\s*=|,\s*[\"'(\[\d-]|{_END})"),
-}
-CLOSING = {
-    '"': re.compile(r'\\.|"', re.S),
-    "'": re.compile(r"\\.|'", re.S),
-    "“": re.compile(r'\\.|[”"]', re.S),
-}
+# Nearly JSON. A quote closes a string only where JSON, or a call, could go on or end behind it. So quotes
+# that nobody escaped stay in the text, and what is valid JSON is read as it is.
+_END = r"\Z|```|</?\w|<\||//|/\*"
+_WORD = r"(?:true|false|null|True|False|None)\b"
+FOLLOWS = re.compile(
+    rf"\s*(?::|[}}\]](?!\s*[\"”])|\)[.。]?[ \t]*(?:[\n`<]|\Z|(?<=\s)\w)|\w+\s*=|{_END}"
+    rf"|,\s*(?:[\[{{(\"'“\d}}\]-]|{_WORD}|\w+\s*[:=]|{_END})"
+    r"|(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|“[^”]*”)\s*:)",
+    re.S,
+)
+CLOSING = {'"': '"', "'": "'", "“": '”"'}
+KEY = re.compile(r"([\w.-]+)\s*[:=](?!=)")
 BLANK = re.compile(r"(?:[\s,]+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))*")
-NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d*)?(?:[eE][-+]?\d{1,2})?(?![\w.%])")
-WORD = re.compile(r"[\w.+-]+")
-WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-BARE_KEY = {"}": re.compile(r"([\w.-]+)\s*:"), ")": re.compile(r"(?:(\w+)\s*=(?!=))?"), "]": re.compile("()")}
 ENDED = re.compile(_END)
-ESCAPE = re.compile(r"\\(?:([\"\\/bfnrt]|u[0-9a-fA-F]{4})|(.))|\"", re.S)
+NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d*)?(?:[eE][-+]?\d{1,2})?(?![\w.%])")
+WORD = re.compile(r"[\w.+-]+|\Z")
+WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+ESCAPE = re.compile(r"\\(?:(?P<known>[\"\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<quote>['“”])|(?P<other>.))|\"", re.S)
 
 
 def _unescape(raw: str) -> str:
     r"""A string's text. A backslash that escapes nothing stands for itself: d:\proj."""
-    strange = [mark[2] for mark in ESCAPE.finditer(raw) if (mark[2] or "'") not in "'“”"]
-    if strange and re.search(r"[A-Za-z]:\\", raw) and re.search(r"(?<!\\)(?:\\\\)*\\[bfnrt]", raw):
+    kinds = {mark.lastgroup: mark for mark in ESCAPE.finditer(raw)}
+    if "other" in kinds and re.search(r"[A-Za-z]:\\", raw) and re.search(r"(?<!\\)(?:\\\\)*\\[bfnrt]", raw):
         raise Misread("suspicious_path", f"write each backslash of a path twice: {raw[:60]}")
 
     def valid(mark: re.Match[str]) -> str:
-        return (
-            mark[0]
-            if mark[1]
-            else '\\"'
-            if not mark[2]
-            else mark[2]
-            if mark[2] in "'“”"
-            else f"\\\\{mark[2]}"
-        )
+        return mark["quote"] or (mark[0] if mark["known"] else f"\\{mark[0]}")
 
     return str(json.loads(f'"{ESCAPE.sub(valid, raw)}"', strict=False)) if "\\" in raw else raw
 
@@ -992,136 +973,132 @@ def _unescape(raw: str) -> str:
 class Reader:
     """Reads one value from text that is nearly JSON, or a call's arguments, once through. Raises Misread.
 
-    Comments, Python's names, bare keys, loose quotes and missing commas are put up with. `whole`: brackets
-    that the model forgot at the very end are not closed for it; a number or a text never is.
+    Comments, Python's names, bare keys, loose quotes and missing commas are put up with. Brackets missing at
+    the very end are too, unless the reply was cut; a number or a text that may be longer never is.
     """
 
-    def __init__(self, text: str, at: int = 0, *, whole: bool = True) -> None:
-        self.text, self.at, self.whole = text, at, whole
-
-    def blank(self) -> None:
-        """Go past spaces, commas and comments."""
-        self.at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    def __init__(self, text: str, at: int = 0, *, cut: bool = True) -> None:
+        self.text, self.at, self.cut = text, at, cut
 
     def wrong(self) -> Misread:
         near = self.text[max(0, self.at - 20) : self.at + 20]
         return Misread("invalid_json", f"not valid JSON near {near!r}; write one JSON object", at=self.at)
 
-    def cut(self) -> Misread:
-        return Misread(
-            "truncated", "the reply breaks off in the middle; write it again, shorter", at=len(self.text)
-        )
+    def short(self) -> Misread:
+        return Misread("truncated", "the reply breaks off; write it again, shorter", at=len(self.text))
+
+    def upcoming(self) -> str:
+        """The next character behind spaces, commas and comments; "" at the end."""
+        blank = BLANK.match(self.text, self.at)
+        self.at = blank.end() if blank else self.at
+        return self.text[self.at : self.at + 1]
 
     def value(self, closer: str = "", depth: int = 0) -> Json:
         """The value here. `closer` is what closes the thing it stands in."""
-        self.blank()
-        mark = self.text[self.at : self.at + 1]
+        mark = self.upcoming()
         if mark in CLOSING:
-            return self.string(closer)
+            return self.string()
         if mark and mark in "{[(" and depth < 64:
             self.at += 1
             members = self.members({"{": "}", "[": "]", "(": ")"}[mark], depth + 1)
             return dict(members) if mark == "{" else [value for _, value in members]
         token = NUMBER.match(self.text, self.at) or WORD.match(self.text, self.at)
-        if not mark or (token and token.end() == len(self.text)):
-            raise self.cut()
+        if token and token.end() == len(self.text):
+            raise self.short()
         if not token or not (token.re is NUMBER or token[0] in WORDS or closer == ")"):
             raise self.wrong()
         self.at = token.end()
-        if token.re is NUMBER:
-            return float(token[0]) if re.search("[.eE]", token[0]) else int(token[0])
-        return WORDS.get(token[0], token[0])
+        if token.re is WORD:
+            return WORDS.get(token[0], token[0])
+        return float(token[0]) if re.search("[.eE]", token[0]) else int(token[0])
 
     def members(self, closer: str, depth: int = 0) -> list[tuple[str, Json]]:
-        """Keys ("" where there are none) and values, up to the closer."""
+        """Keys and values up to the closer. In a list no key stands before a value, in a call there may."""
         found: list[tuple[str, Json]] = []
-        while True:
-            self.blank()
-            if self.text.startswith(closer, self.at):
-                self.at += 1
-                return found
+        while (mark := self.upcoming()) != closer:
             if ENDED.match(self.text, self.at):
-                if self.whole or self.text[-1:] in ",:":
-                    raise self.cut()
+                if self.cut or self.text[-1:] in ",:":
+                    raise self.short()
                 return found
-            found.append((self.label(closer), self.value(closer, depth)))
+            key = KEY.match(self.text, self.at) if closer != "]" else None
+            label, self.at = (key[1], key.end()) if key else ("", self.at)
+            if not key and closer == "}":
+                label = self.string().strip() if mark in CLOSING else ""
+                if self.upcoming() != ":":
+                    raise self.wrong()
+                self.at += 1
+            found.append((label, self.value(closer, depth)))
+        self.at += 1
+        return found
 
-    def label(self, closer: str) -> str:
-        """The key here: in an object there must be one, in a call there may, in a list there is none."""
-        if closer == "}" and self.text[self.at] in CLOSING:
-            label = self.string(":")
-            self.at = self.text.index(":", self.at) + 1
-            return label.strip()
-        bare = BARE_KEY[closer].match(self.text, self.at)
-        if not bare:
-            raise self.wrong()
-        self.at = bare.end()
-        return bare[1] or ""
-
-    def string(self, closer: str) -> str:
+    def string(self) -> str:
         """The text between the quotes that begin here."""
         start = self.at + 1
-        for mark in CLOSING[self.text[self.at]].finditer(self.text, start):
-            if mark[0][0] != "\\" and FOLLOWS[closer].match(self.text, mark.end()):
+        for mark in re.compile(rf"\\.|[{CLOSING[self.text[self.at]]}]", re.S).finditer(self.text, start):
+            if mark[0][0] != "\\" and FOLLOWS.match(self.text, mark.end()):
                 self.at = mark.end()
                 return _unescape(self.text[start : mark.start()])
-        raise self.cut()
+        raise self.short()
 
 
-# What matters in a reply's text. Thinking is skipped, up to the end if it never closes; what stands before a
-# lone closing tag was thinking too. LABEL: a name that belongs to the JSON behind it.
+# What matters in a reply's text. Thinking is skipped, to the end if it never closes; before a lone closing
+# tag all was thinking. LABEL finds a name that belongs to the JSON behind it.
 _THINK = r"(?:think\w*|thought|gui_think|reasoning)>"
 EVENTS = re.compile(
     rf"(?P<think><{_THINK}|◁think▷)|(?P<analysis><\|channel\|>analysis)|(?P<thought></{_THINK}|◁/think▷)"
     r"|(?P<stop><\|(?:im_end|endoftext|eot_id|eom_id|return|end_of_turn)\|>|</s>|<end_of_turn>)"
     r"|(?P<mark>(?m:^)[^\w\n{\[<]*action\s*[:：])"
-    r"|(?P<xml><(?:function|invoke)(?:=|\s+name=)[\"']?(?P<function>[\w.-]+)[\"']?\s*>)"
-    r"|(?P<call>\b(?P<name>[a-z_][\w.]{0,60})\()|(?P<json>[{\[])",
+    r"|(?P<xml><(?:(?:function|invoke)(?:=|\s+name=)[\"']?|tool_call>\s*(?=[\w.-]+\s*<arg_key>))"
+    r"(?P<function>[\w.-]+)[\"']?\s*>?)|(?P<call>\b(?P<name>[a-z_][\w.]{0,60})\()|(?P<json>[{\[])",
     re.I,
 )
-SKIPS = {
-    "think": re.compile(rf"</{_THINK}|◁/think▷", re.I),
-    "analysis": re.compile(r"(?=<\|(?:end|start|channel)\|>)"),
-}
+SKIPS = {"think": rf"(?i:</{_THINK}|◁/think▷)", "analysis": r"(?=<\|(?:end|start|channel)\|>)"}
 LABEL = re.compile(
-    r"(?s:.*)(?:\bto=|functions\.|(?:begin|sep)[|｜]>|_CALLS\])(?:functions?\.)?([\w.-]+)[^{}]*\Z"
+    r"(?s:.*)(?:(?:\bto=|functions\.|(?:begin|sep)[|｜]>|_CALLS\])(?:functions?\.)?([\w.-]+)[^{}]*"
+    r"|(?:\A|\n)\s*(?:Action\s*[:：]\s*)?(\w+)\s*(?:\n\s*Action Input\s*[:：]\s*)?)\Z"
 )
-ALONE = re.compile(r"(?s:.*)(?:\A|\n)\s*(\w+)\s*\Z")
 LINE = re.compile(r"\n[^\w\n]*(action\s*[:：]\W*)?\Z", re.I)
-PARAMETER = re.compile(r"\s*<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>")
+PARAMETER = re.compile(
+    r"\s*(?:<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>|<arg_key>([\w.-]+)</arg_key>\s*<arg_value>)"
+)
 GAP = re.compile(r"(?:[\s,;`\]]|json|python|action\s*[:：]|<[^<>]*>)*", re.I)
 
 
 class Piece(NamedTuple):
     """Something in a reply that may be an action. `sure`: meant as one, by how it stands there."""
 
-    start: int
-    end: int
     kind: str
     sure: bool
     value: Json  # or the Misread that reading it ended in
+    start: int = 0
+    end: int = 0
 
 
 def _elements(reader: Reader) -> Json:
     """The parameters of a call in XML, or the JSON in it."""
-    reader.blank()
-    if reader.text.startswith("{", reader.at):
+    if reader.upcoming() == "{":
         return reader.value()
     found = {}
     while opened := PARAMETER.match(reader.text, reader.at):
-        end = reader.text.find("</parameter>", opened.end())
+        closing = "</parameter>" if opened[1] else "</arg_value>"
+        end = reader.text.find(closing, opened.end())
         if end < 0:
-            raise reader.cut()
-        found[opened[1]] = re.sub(r"\A\n|\n\Z", "", reader.text[opened.end() : end])
-        reader.at = end + len("</parameter>")
+            raise reader.short()
+        found[opened[1] or opened[2]] = re.sub(r"\A\n|\n\Z", "", reader.text[opened.end() : end])
+        reader.at = end + len(closing)
     return found
 
 
 def _arguments(reader: Reader) -> Json:
-    """A call's arguments; those without a name are listed as given."""
+    """A call's arguments; those without a name are a place, a number, or the parameter."""
     members = reader.members(")")
-    given = [value for name, value in members if not name]
-    return {**{name: value for name, value in members if name}, **({"given": given} if given else {})}
+    named, given = (
+        {name: value for name, value in members if name},
+        [value for name, value in members if not name],
+    )
+    if given and all(isinstance(value, (int, float)) for value in given):
+        return {"coordinate": given, **named} if len(given) > 1 else {"number": given[0], **named}
+    return {"parameter": given[0] if len(given) == 1 else given, **named} if given else named
 
 
 READERS: dict[str, Callable[[Reader], Json]] = {"json": Reader.value, "xml": _elements, "call": _arguments}
@@ -1129,34 +1106,35 @@ READERS: dict[str, Callable[[Reader], Json]] = {"json": Reader.value, "xml": _el
 
 def _verb_name(name: str) -> str:
     """The verb that a name means; "" for none."""
-    return VERB_NAMES.get(
-        _squash(re.sub(r"^(?:functions|pyautogui|computer|default_api|time)\.", "", name)), ""
-    )
+    bare = re.sub(r"^(?:functions|pyautogui|computer|default_api|time)\.", "", name)
+    return VERB_NAMES.get(_squash(bare), "")
 
 
 def _opening(text: str, event: re.Match[str], since: int) -> tuple[str, bool] | None:
-    """The name of what opens here and whether it is surely meant; None if it is only prose."""
-    if event["function"]:
-        return event["function"], True
+    """The name of what opens here, and whether it is surely meant; None if it is only prose."""
     before = text[max(since, event.start() - 200) : event.start()]
     if event["json"]:
-        label = LABEL.match(before) or ALONE.match(before)
-        name = label[1] if label and (label.re is LABEL or _verb_name(label[1])) else ""
+        label = LABEL.match(before)
+        name = label[1] or (label[2] if _verb_name(label[2]) else "") if label else ""
         return name, bool(name) or text[event.end() : event.end() + 9].lstrip()[:1] in ('"', "'", "“", "{")
-    line = LINE.search(before if since else "\n" + before)
+    if event["xml"]:
+        return event["function"], True
+    line = LINE.search(before if since else f"\n{before}")
     meant = bool(line and line[1]) or event["name"].startswith("pyautogui.")
     known = _verb_name(event["name"]) or event["name"] == "do"
     return (event["name"], bool(line) or meant) if known or meant else None
 
 
-def _pieces(text: str, *, whole: bool) -> list[Piece]:
-    """All that may be an action, from left to right."""
+def _pieces(text: str, *, cut: bool) -> list[Piece]:
+    """All that may be an action, from left to right; no character is read twice."""
     pieces: list[Piece] = []
     at = mark = 0
     while event := EVENTS.search(text, at):
+        if len(pieces) > 100:
+            raise Misread("bad_shape", f"too many brackets for one action; {SHAPE}")
         kind, at = str(event.lastgroup), event.end()
         if kind in SKIPS:
-            closed = SKIPS[kind].search(text, at)
+            closed = re.compile(SKIPS[kind]).search(text, at)
             at = closed.end() if closed else len(text)
         elif kind == "thought":
             pieces.clear()
@@ -1165,19 +1143,15 @@ def _pieces(text: str, *, whole: bool) -> list[Piece]:
         elif kind == "mark":
             mark = mark or event.start()
         elif kind in READERS and (opening := _opening(text, event, pieces[-1].end if pieces else 0)):
-            name, sure = opening
-            reader = Reader(text, event.start() if kind == "json" else at, whole=whole)
+            reader = Reader(text, event.start() if kind == "json" else at, cut=cut)
             try:
                 value = READERS[kind](reader)
             except Misread as error:
                 value, reader.at = error, max(reader.at, error.at, at)
-            wrapped = {"name": name, "arguments": value} if name and isinstance(value, dict) else value
-            pieces.append(Piece(event.start(), reader.at, kind, sure, wrapped))
-            at = reader.at
+            if opening[0] and isinstance(value, dict):
+                value = {"name": opening[0], "arguments": value}
+            pieces.append(Piece(kind, opening[1], value, event.start(), at := reader.at))
     return [piece for piece in pieces if piece.start >= mark] or pieces
-
-
-MACHINE = re.compile(r"(?:\w+\.)*(?:computer|desktop|browser|mobile|phone|gui|screen)\w*|do|act|action", re.I)
 
 
 def _said(fields: Mapping[str, Json], field: str) -> Json:
@@ -1186,9 +1160,14 @@ def _said(fields: Mapping[str, Json], field: str) -> Json:
 
 
 def _text(value: Json) -> str:
+    """A value as text: strings as they are, the rest as JSON."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _squashed(fields: Mapping[str, Json]) -> dict[str, Json]:
+    return {_squash(name): value for name, value in fields.items()}
 
 
 def _named(fields: Mapping[str, Json]) -> str:
@@ -1198,23 +1177,27 @@ def _named(fields: Mapping[str, Json]) -> str:
     return _text(next(filter(None, names), kind if _verb_name(kind) else ""))
 
 
-def _squashed(fields: Mapping[str, Json]) -> dict[str, Json]:
-    return {_squash(name): value for name, value in fields.items()}
-
-
 def _called(fields: dict[str, Json]) -> Json:
     """Take the arguments, a JSON object or a string of one, out of the fields; None if there are none."""
     for name in FIELDS["arguments"]:
         value = fields.get(name)
-        if isinstance(value, str) and (name in ("arguments", "args") or value.lstrip()[:1] == "{"):
+        strict = name in ("arguments", "args")
+        if isinstance(value, str) and (strict or value.lstrip()[:1] == "{"):
             try:
                 value = Reader(value.strip()).value() if value.strip() else {}
-            except Misread as error:
-                raise Misread("bad_arguments", f"{name} is no JSON object: {fields[name][:60]!r}") from error
+            except Misread:
+                value = None
+            if not isinstance(value, dict):
+                raise Misread("bad_arguments", f"{name} is no JSON object: {fields[name][:60]!r}")
         if isinstance(value, dict):
             del fields[name]
             return value
     return None
+
+
+MACHINE = re.compile(
+    r"(?:\w+\.)*(?:computer|desktop|browser|mobile|phone|gui|screen|mouse)\w*|do|act|action", re.I
+)
 
 
 def unwrap(value: Json, outer: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
@@ -1255,99 +1238,69 @@ def _verb_as_key(fields: dict[str, Json], *, pointed: bool) -> tuple[str, dict[s
     return names[0], {**fields, "coordinate" if place else "parameter": None if inner is True else inner}
 
 
-PAIRS = {
-    "start": (("x", "y"), ("x1", "y1"), ("startx", "starty"), ("fromx", "fromy")),
-    "end": (("x2", "y2"), ("endx", "endy"), ("tox", "toy")),
-}
-VAGUE = {
-    "location",
-    "locate",
-    "element",
-    "target",
-    "to",
-    "from",
-    "destination",
-}  # may be a place, or just words
-MARKUP = re.compile(
-    r"<point\s+x=\"([\d.]+)\"\s+y=\"([\d.]+)\"[^<>]*>[^<>]*|<[^<>]*>|(?:bbox|box|point)(?:_2d)?", re.I
+PAIRS = {"start": ("x y", "x1 y1", "startx starty", "fromx fromy"), "end": ("x2 y2", "endx endy", "tox toy")}
+VAGUE = {"location", "locate", "element", "target", "to", "from", "destination"}  # a place, or just words
+LETTER = re.compile(r"[^\W\d_]")
+TAG = re.compile(
+    r"<point\s+x=\"([\d.]+)\"\s+y=\"([\d.]+)\"[^<>]*>[^<>]*|<[^<>]*>|(?:bbox|box|point)(?:_2d)?|px|[xy]\s*[=:]",
+    re.I,
 )
 
 
-def _spot(fields: dict[str, Json], end: str) -> Json:
-    """Take whatever says where the start or the end is out of the fields; None if nothing does."""
-    for across, down in PAIRS[end]:
-        x, y = fields.pop(across, None), fields.pop(down, None)
-        if x is not None or y is not None:
-            return y if x is None else x if y is None else {"x": x, "y": y}
-    for name in FIELDS[end]:
-        value = fields.get(name)
-        words = name in VAGUE and isinstance(value, str) and re.search(r"[^\W\d_]", value)
-        if value not in (None, "", []) and not words:
-            return fields.pop(name)
-    return None
-
-
-def _numbers(value: Json, order: str) -> list[float]:
-    """All numbers of a place, x before y: from a pair, a box, objects, or a string of numbers and tags."""
-    if isinstance(value, dict):
-        spot = _spot(_squashed(value), "start")
-        return (
-            [_number(spot["x"]), _number(spot["y"])]
-            if isinstance(spot, dict) and "x" in spot
-            else _numbers(spot, order)
-        )
-    items = value if isinstance(value, list) else [] if value is None else [value]
-    if any(isinstance(item, (list, dict)) for item in items):
-        return [number for item in items for number in _numbers(item, order)]
-    flat = [
-        number for item in items for number in (_in_text(item) if isinstance(item, str) else [_number(item)])
-    ]
-    return [flat[i ^ 1] for i in range(len(flat) & ~1)] if order == "yx" else flat
-
-
-def _in_text(text: str) -> list[float]:
-    bare = MARKUP.sub(lambda tag: f" {tag[1]} {tag[2]} " if tag[1] else " ", text)
-    if re.search(r"[^\W\d_]", bare):
-        raise Misread("bad_coordinates", f"{text[:40]!r} is no place; write x and y as numbers")
-    return [float(number) for number in re.findall(r"-?\d{1,20}(?:\.\d+)?", bare)]
-
-
-def _number(value: Json) -> float:
-    """One number; a comma in it is a decimal one."""
-    numbers = _in_text(value.replace(",", ".")) if isinstance(value, str) else [value]
-    if len(numbers) != 1 or not isinstance(numbers[0], (int, float)) or isinstance(value, bool):
-        raise Misread("bad_coordinates", f"{_text(value)[:40]} is no coordinate; write a number")
-    return float(numbers[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Canvas:
-    """The image the model answered about, and how it counts."""
+class Canvas(NamedTuple):
+    """The image the model answered about, and how it counts there."""
 
     space: Space
     width: int
     height: int
 
-    def corners(self, value: Json) -> tuple[ShotPoint, ShotPoint]:
-        """Top left and bottom right of a box; of a point, twice that. Raises Misread."""
-        flat = _numbers(value, self.space.order)
-        if len(flat) < 2:
-            raise Misread("missing_coordinates", f'"x" and "y" are needed, both; not {_text(value)[:40]}')
+    def spot(self, fields: dict[str, Json], end: str) -> Json:
+        """Take whatever says where the start or the end is out of the fields; None if nothing does."""
+        for pair in PAIRS[end]:
+            x, y = (fields.pop(axis, None) for axis in pair.split())
+            if x is None or y is None:
+                if x != y:
+                    return y if x is None else x
+                continue
+            named = [axis.replace(",", ".") if isinstance(axis, str) else axis for axis in (x, y)]
+            return named[::-1] if self.space.order == "yx" else named
+        for name in FIELDS[end]:
+            value = fields.get(name)
+            words = name in VAGUE and isinstance(value, str) and LETTER.search(value)
+            if value not in (None, "", []) and not words:
+                return fields.pop(name)
+        return None
+
+    def numbers(self, value: Json) -> list[float]:
+        """All numbers of a place, in the model's order: a pair, a box, objects, strings with tags."""
+        if isinstance(value, dict):
+            return self.numbers(self.spot(_squashed(value), "start"))
+        if isinstance(value, list):
+            return [number for item in value for number in self.numbers(item)]
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return [float(value)]
+        text = TAG.sub(lambda tag: f" {tag[1]} {tag[2]} " if tag[1] else " ", _text(value))
+        if LETTER.search(text):
+            raise Misread("bad_coordinates", f"{_text(value)[:40]!r} is no place; write x and y as numbers")
+        return [float(number) for number in re.findall(r"-?\d{1,20}(?:\.\d+)?", text)]
+
+    def at(self, value: Json) -> ShotPoint | None:
+        """The place a value names, the middle if it is a box; None for None. Raises Misread.
+
+        Only what rounding does is put right: the far edge, and a step below zero.
+        """
+        if value is None:
+            return None
+        flat, space, shown = self.numbers(value), self.space, _text(value)
         if len(flat) not in (2, 4, 8):
-            raise Misread("bad_coordinates", f"{len(flat)} numbers are no place; write x and y")
-        space = Space(unit="percent") if "%" in _text(value) else self.space
-        xs, ys = flat[::2], flat[1::2]
-        return self._pixel(min(xs), min(ys), space), self._pixel(max(xs), max(ys), space)
-
-    def middle(self, value: Json) -> ShotPoint:
-        """The middle of a box; a point itself. Raises Misread."""
-        first, last = self.corners(value)
-        return ShotPoint(x=(first.x + last.x) / 2, y=(first.y + last.y) / 2)
-
-    def _pixel(self, x: float, y: float, space: Space) -> ShotPoint:
-        """Range-checked. Only what rounding can do is put right: the far edge, and a step below zero."""
-        pixel = from_space(x, y, space=space, width=self.width, height=self.height)
+            code = "missing_coordinates" if len(flat) < 2 else "bad_coordinates"
+            raise Misread(code, f'a place is "x" and "y", two numbers; not {shown[:40]}')
+        x, y = ((min(axis) + max(axis)) / 2 for axis in (flat[::2], flat[1::2]))
+        x, y = (y, x) if space.order == "yx" else (x, y)
         fraction = space.unit in ("px", "1000", "999") and 0 < x < 1 and 0 < y < 1
+        if "%" in shown:
+            space, fraction = Space(unit="percent"), False
+        pixel = from_space(x, y, space=space, width=self.width, height=self.height)
         if fraction or not (-2 <= pixel.x <= self.width and -2 <= pixel.y <= self.height):
             rule = space_sentence(space, width=self.width, height=self.height)
             raise Misread("out_of_range", f"({x:g}, {y:g}) is not in the image. {rule}")
@@ -1364,36 +1317,42 @@ def _joined(fields: Mapping[str, Json], field: str) -> str:
     return "+".join(found)
 
 
-def _keys(fields: Mapping[str, Json]) -> str:
+def _chord(fields: Mapping[str, Json]) -> str:
     chord = _joined(fields, "keys")
-    return "+".join(parse_keys(chord)) if chord else ""
+    return chord and "+".join(parse_keys(chord))
 
 
-def _held(fields: Mapping[str, Json]) -> str:
-    """A click's keys, then its button unless that is the left one."""
+def _press(fields: Mapping[str, Json]) -> str:
+    """The keys held, then the button unless it is the left one."""
     button, held = parse_click(_joined(fields, "held"))
     return "+".join((*held, button) if button != "left" else held)
 
 
-# The wheel in other vocabularies: words for less and more than zero, and how much makes a notch.
+# The wheel elsewhere: words for less and more than zero, and how much is a notch (OpenAI, Qwen, pyautogui).
 WHEELS = {
-    "scrolly": ("up", "down", 100),  # OpenAI: pixels
+    "scrolly": ("up", "down", 100),
     "scrollx": ("left", "right", 100),
-    "pixels": ("down", "up", 100),  # Qwen
-    "clicks": ("down", "up", 1),  # pyautogui
+    "pixels": ("down", "up", 100),
+    "number": ("down", "up", 1),
+    "clicks": ("down", "up", 1),
 }
 
 
 def _turn(fields: Mapping[str, Json]) -> str:
     """Direction and, if it was said, notches: "down 3"."""
-    told, amount = _text(_said(fields, "direction")), _said(fields, "amount")
+    told, amount = _text(_said(fields, "direction")).lower().strip(), _said(fields, "amount")
     for name, (less, more, notch) in WHEELS.items():
         if not told and isinstance(fields.get(name), (int, float)) and fields[name]:
             told, amount = (more if fields[name] > 0 else less), max(1, round(abs(fields[name]) / notch))
     if told and amount and not re.search(r"\d", told):
         told = f"{told} {_text(amount)}"
-    held, direction, notches = _wheel(told) if told else ((), "", 0)
-    return "+".join((*held, direction)) + (f" {notches}" if re.search(r"\d", told) else "")
+    if told:
+        parse_scroll(told)
+    return " ".join(re.findall(r"\S*(?:up|down|left|right)|\d+", told))
+
+
+def _words(fields: Mapping[str, Json]) -> str:
+    return _text(_said(fields, "text"))
 
 
 def _seconds(fields: Mapping[str, Json]) -> str:
@@ -1404,7 +1363,7 @@ def _seconds(fields: Mapping[str, Json]) -> str:
     return told[1] if told else ""
 
 
-def _tool_call(fields: Mapping[str, Json]) -> str:
+def _tool(fields: Mapping[str, Json]) -> str:
     """A tool's name and arguments, as one JSON object."""
     said = _said(fields, "text")
     call = Reader(said).value() if isinstance(said, str) and said.lstrip()[:1] == "{" else said
@@ -1414,92 +1373,77 @@ def _tool_call(fields: Mapping[str, Json]) -> str:
     return _text({"name": call["name"], "arguments": arguments})
 
 
-PARAMETERS = {name: _held for name in VERBS if name.endswith("click")}
-PARAMETERS |= {"keypress": _keys, "scroll": _turn, "wait": _seconds, "tool": _tool_call}
+PARAMETERS = {name: _press for name in VERBS if name.endswith("click")}
+PARAMETERS |= {"keypress": _chord, "scroll": _turn, "wait": _seconds, "tool": _tool}
 NEEDS = {
     "target": ("missing_coordinates", 'a target: "ref" of a listed element, or "x" and "y"'),
     "point": ("missing_coordinates", '"x" and "y"'),
     "to": ("missing_coordinates", '"x2" and "y2"'),
     "ref": ("missing_ref", '"ref", the name of a listed element'),
-    "parameter": ("missing_parameter", '"parameter"'),
+    "parameter": ("missing_parameter", '"parameter", such as '),
 }
 REF = re.compile(r"\W*(?:ref\W+)?(?:@?(\w+):)?([ewo]\d{1,9})\W*", re.I)
 # What no keyboard types, and a path whose \n or \t became a line break or a tab.
-UNTYPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-BROKEN_PATH = re.compile(r"\b[A-Za-z]:[\x08\t\n\x0c\r]\w")
+UNTYPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|\\b[A-Za-z]:[\t\n\r]\\w")
 
 
-def _meant(name: str, fields: dict[str, Json]) -> tuple[Verb, dict[str, Json]]:
-    """The verb, where a field can change it, and the fields, with a call's nameless arguments named."""
+def _meant(name: str, fields: Mapping[str, Json]) -> Verb:
+    """The verb of that name, or the one that a field makes of it. Raises Misread."""
     verb = _verb_name(name)
     if not verb:
         raise Misread("unknown_action", f"no action is called {name[:40]!r}; there are {', '.join(VERBS)}")
-    given = fields.get("given") or []
-    if given and verb != "keypress":
-        names: tuple[str, ...] = ("parameter",)
-        if "point" in VERBS[verb].fields and verb != "input":
-            names = ("x", "y", "clicks") if isinstance(given[0], (int, float)) else ("coordinate", "to")
-            names = ("clicks", "x", "y") if verb == "scroll" and names[0] == "x" else names
-        fields = {**dict(zip(names, given, strict=False)), **fields}
     if verb == "finish" and _verb_name(_text(fields.get("status"))) == "fail":
         verb = "fail"
     if verb == "click":
         verb = {"2": "double_click", "3": "triple_click"}.get(_text(_said(fields, "count")), verb)
-    return VERBS[verb], {"parameter": IMPLIED.get(_squash(name)), **fields}
+    return VERBS[verb]
 
 
-def _ends(verb: Verb, fields: dict[str, Json], canvas: Canvas) -> tuple[ShotPoint | None, ShotPoint | None]:
-    """Where a verb starts and, if it has a second place, where it ends. Raises Misread."""
-    box = [{"x": fields.get(f"x{end}"), "y": fields.get(f"y{end}")} for end in (1, 2)]
-    start = _spot(fields, "start")
-    if "to" not in verb.fields:
-        boxed = start == box[0] and None not in box[1].values()
-        return (None if start is None else canvas.middle(box if boxed else start)), None
-    end = _spot(fields, "end") or fields.get("parameter")
-    if end is None and isinstance(start, list) and isinstance(start[0], (list, dict)):
-        start, end = start[0], start[-1]  # a path
-    if end is None and start is not None and verb.name == "zoom":
-        return canvas.corners(start)
-    return (None if start is None else canvas.middle(start)), (None if end is None else canvas.middle(end))
+def _places(verb: Verb, fields: dict[str, Json], canvas: Canvas) -> tuple[ShotPoint | None, ShotPoint | None]:
+    """Where a verb starts and, if it goes on to a second place, where it ends. Raises Misread."""
+    box, goes = "x1" in fields, "to" in verb.fields
+    start, end = canvas.spot(fields, "start"), canvas.spot(fields, "end") if box or goes else None
+    if not goes:
+        return canvas.at(start if end is None else [start, end]), None
+    if end is None:
+        end = fields.get("parameter")
+    if end is None and isinstance(start, list):
+        corners = [start[:2], start[2:]] if verb.name == "zoom" and len(start) == 4 else start
+        if corners and isinstance(corners[0], (list, dict)):
+            start, end = corners[0], corners[-1]
+    return canvas.at(start), canvas.at(end)
 
 
 def _action(name: str, fields: dict[str, Json], canvas: Canvas) -> Action:
     """Fields as an Action, complete and in range. Raises Misread and TellModel."""
-    verb, fields = _meant(name, {own: value for own, value in fields.items() if value not in (None, "")})
+    verb, implied = _meant(name, fields), IMPLIED.get(_squash(name))
+    fields = {"parameter": implied} | {own: value for own, value in fields.items() if value not in (None, "")}
     if isinstance(fields["parameter"], dict) and verb.name not in ("tool", "finish"):
         fields |= _squashed(fields.pop("parameter"))
     said = _text(_said(fields, "ref")) if "ref" in verb.fields else ""
     found = REF.fullmatch(said)
-    if fields.get("ref") and said and not found:
-        raise Misread(
-            "bad_ref", f'"ref" is such as "e12" or "@s8f3k2p9:e12", from the list; not {said[:40]!r}'
-        )
+    if said and not found and fields.get("ref"):
+        raise Misread("bad_ref", f'"ref" is such as "e12" or "@s8f3k2p9:e12", not {said[:40]!r}')
     ref, snapshot = (found[2].lower(), found[1] or _text(fields.get("snapshot"))) if found else ("", "")
-    located = "point" in verb.fields and (not ref or "to" in verb.fields)
-    point, to = _ends(verb, fields, canvas) if located else (None, None)
-    has: dict[str, Json] = {"target": ref or point, "point": point, "to": to, "ref": ref, "parameter": True}
-    for need in verb.needs:
-        if not has[need]:
-            raise Misread(NEEDS[need][0], f"{verb.name} needs {NEEDS[need][1]}")
-    parameter = ""
-    if "parameter" in verb.fields:
-        reads = PARAMETERS.get(verb.name)
-        parameter = reads(fields) if reads else _text(_said(fields, "text"))
-    if "parameter" in verb.needs and not parameter:
-        raise Misread("missing_parameter", f'{verb.name} needs "parameter", such as {verb.takes}')
-    if UNTYPED.search(parameter) or BROKEN_PATH.search(parameter):
-        raise Misread(
-            "suspicious_path", f"write a path's backslashes twice; nobody can type {parameter[:60]!r}"
-        )
+    located = "point" in verb.fields and ("to" in verb.fields or not ref)
+    point, to = _places(verb, fields, canvas) if located else (None, None)
+    has: dict[str, Json] = {"ref": ref, "point": point, "to": to, "target": ref or point}
+    missing = [need for need in verb.needs if not has.get(need, True)]
+    reads = PARAMETERS.get(verb.name, _words)
+    parameter = "" if missing or "parameter" not in verb.fields else reads(fields)
+    missing += ["parameter"] if "parameter" in verb.needs and not parameter else []
+    if missing:
+        code, words = NEEDS[missing[0]]
+        raise Misread(code, f"{verb.name} needs {words}{verb.takes if missing[0] == 'parameter' else ''}")
+    if UNTYPED.search(parameter):
+        raise Misread("suspicious_path", f"write a path's backslashes twice; nobody types {parameter[:60]!r}")
     head, _, button = parameter.rpartition("+")
     if verb.name == "click" and button in ("right", "middle"):
         verb, parameter = VERBS[f"{button}_click"], head
-    return Action(
-        verb=verb.name, ref=ref, snapshot=snapshot, point=None if ref else point, to=to, parameter=parameter
-    )
+    point = None if ref else point
+    return Action(verb=verb.name, ref=ref, snapshot=snapshot, point=point, to=to, parameter=parameter)
 
 
-SHAPE = 'answer with one JSON object such as {"action": "click", "ref": "e12"}'
 ONE = "Only the first of several actions was taken; write one a reply."
 BORROWED = "Read from the reasoning: the answer itself was empty."
 CUT = ("length", "max_tokens", "max_output_tokens")
@@ -1531,9 +1475,7 @@ def _decide(piece: Piece, canvas: Canvas) -> Decision | None:
     except TellModel as error:
         action = Unreadable(code="bad_parameter", message=error.sentence)
     reasoning, expect = (_text(_said(fields, field)) for field in ("reasoning", "expect"))
-    return Decision(
-        action=action, reasoning=reasoning, expect=expect, note=ONE if fields.get("others") else ""
-    )
+    return Decision(action=action, reasoning=reasoning, expect=expect, note=ONE * bool(fields.get("others")))
 
 
 def _choose(found: Sequence[tuple[Piece, Decision]], text: str) -> Decision | None:
@@ -1549,10 +1491,8 @@ def _choose(found: Sequence[tuple[Piece, Decision]], text: str) -> Decision | No
 def _content(content: Json) -> str:
     """The text of a message's content: a string, its parts, or JSON that a server has parsed already."""
     if isinstance(content, list) and any(isinstance(part, dict) and "type" in part for part in content):
-        parts = [
-            part for part in content if isinstance(part, dict) and part.get("type") in ("text", "output_text")
-        ]
-        content = "\n".join(_text(part.get("text")) for part in parts)
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("text")]
+        content = "\n".join(map(_text, texts))
     text = _text(content).lstrip("\ufeff").strip()
     for _ in range(2):  # JSON in a JSON string
         quoted = text if text[:1] == '"' == text[-1:] else f'"{text}"' if text[:2] == "{\\" else ""
@@ -1563,56 +1503,42 @@ def _content(content: Json) -> str:
     return text
 
 
-def _complain(reply: Mapping[str, Json], finish: str) -> None:
-    """Raise what a server says instead of an answer."""
+def _read(reply: Mapping[str, Json], canvas: Canvas) -> Decision:
+    """The one decision in a reply. Raises Misread."""
+    finish = _text(reply.get("finish") or reply.get("finish_reason")).lower()
     error, refusal = reply.get("error"), _text(reply.get("refusal"))
     if error or finish == "error":
         said = _text(error.get("message") if isinstance(error, dict) else error)
         raise Misread("provider_error", f"the model's server failed: {said[:200] or 'it did not say why'}")
-    if refusal or finish in ("content_filter", "safety"):
-        raise Misread(
-            "refusal" if refusal else "content_filter", f"refused: {refusal[:200] or 'by a content filter'}"
-        )
-
-
-def _read(reply: Mapping[str, Json], canvas: Canvas) -> Decision:
-    """The one decision in a reply. Raises Misread."""
-    finish = _text(reply.get("finish") or reply.get("finish_reason")).lower()
-    _complain(reply, finish)
-    cut, calls = finish in CUT, [call for call in reply.get("tool_calls") or () if isinstance(call, dict)]
-    said, thought = (
-        _content(reply.get("content")),
-        _content(reply.get("reasoning") or reply.get("reasoning_content")),
+    if refusal or finish == "content_filter":
+        raise Misread("refusal" if refusal else finish, f"refused: {refusal[:200] or 'by a content filter'}")
+    cut, calls = finish in CUT, reply.get("tool_calls")
+    calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    said, thought = map(
+        _content, (reply.get("content"), reply.get("reasoning") or reply.get("reasoning_content"))
     )
     text = "" if calls else said or ("" if cut else thought)
-    pieces = [Piece(0, 0, "json", True, call) for call in calls] or _pieces(text, whole=cut)
+    pieces = [Piece("json", True, call) for call in calls] or _pieces(text, cut=cut)
     decided = [(piece, _decide(piece, canvas)) for piece in pieces if piece.kind == "json" or not cut]
     found = [(piece, decision) for piece, decision in decided if decision]
     chosen = _choose(found, text)
     if cut and (not chosen or isinstance(chosen.action, Unreadable)):
         raise Misread("truncated", "the reply was cut off at its length limit; write it again, shorter")
     if not chosen:
-        code = (
-            "refusal"
-            if REFUSES.match(text)
-            else "bad_shape"
-            if text[:1] == "["
-            else "no_action"
-            if text
-            else "empty"
+        shape = "empty" if not text else "bad_shape" if text[0] == "[" else "no_action"
+        raise Misread(
+            "refusal" if REFUSES.match(text) else shape, f"no action in {text[:200]!a:.300}; {SHAPE}"
         )
-        raise Misread(code, f"no action in {text[:200]!r}; {SHAPE}")
     before = re.sub(r"\A\W*Thought\s*:\s*|\W*Action\W*\Z", "", text[: found[0][0].start][:2000])
-    reasoning = chosen.reasoning or before.strip() or thought[:2000]
     note = " ".join(filter(None, (chosen.note, "" if said or calls else BORROWED)))
-    return replace(chosen, reasoning=reasoning, note=note)
+    return replace(chosen, reasoning=chosen.reasoning or before.strip() or thought[:2000], note=note)
 
 
 def parse_reply(message: Mapping[str, Json] | str, *, space: Space, width: int, height: int) -> Decision:
     """What a reply asks for, in pixels of the image. Never raises, and never guesses between two actions."""
     reply = {"content": message} if isinstance(message, str) else message
     try:
-        return _read(reply, Canvas(space=space, width=width, height=height))
+        return _read(reply, Canvas(space, width, height))
     except Misread as error:
         action = Unreadable(code=error.code, message=error.sentence, raw=str(reply.get("content"))[:2000])
     except RecursionError:
@@ -1622,29 +1548,27 @@ def parse_reply(message: Mapping[str, Json] | str, *, space: Space, width: int, 
 
 def action_fields(action: Action) -> dict[str, Json]:
     """The action as one flat JSON object, which parse_reply reads back; null where there is nothing."""
-    ends = {"": action.point, "2": action.to}
-    places = {
-        f"{axis}{end}": round(getattr(at, axis)) if at else None for end, at in ends.items() for axis in "xy"
-    }
-    parameter = action.parameter or (f"{places['x2']},{places['y2']}" if action.to else None)
-    named = {"ref": action.ref or None, "snapshot": action.snapshot or None}
-    return {"action": action.verb, **places, **named, "parameter": parameter}
+    x, y = (round(action.point.x), round(action.point.y)) if action.point else (None, None)
+    x2, y2 = (round(action.to.x), round(action.to.y)) if action.to else (None, None)
+    parameter = action.parameter or (f"{x2},{y2}" if action.to else None)
+    place: dict[str, Json] = {"x": x, "y": y, "x2": x2, "y2": y2, "ref": action.ref or None}
+    return {"action": action.verb, **place, "snapshot": action.snapshot or None, "parameter": parameter}
 
 
 def parse_command(text: str, *, space: Space, width: int, height: int) -> tuple[dict[str, Json], int]:
     """What `parse` prints, and its exit status; for a reply's text, a message, or a whole response."""
     message: Json = text
     try:
-        given = Reader(text.strip()).value()
+        given = Reader(text.strip()).value() if text.lstrip()[:1] == "{" else {}
     except Misread:
-        given = None
-    if isinstance(given, dict) and not _named(_squashed(given)):
-        choices = given.get("choices") or [given]
-        if given.keys() & {"content", "choices", "tool_calls", "refusal", "error"} and isinstance(
-            choices[0], dict
-        ):
-            finish = {"finish": choices[0].get("finish_reason")}
-            message = {**finish, **(choices[0].get("message") or {})} if choices[0].get("message") else given
+        given = {}
+    if given.keys() & {"content", "choices", "tool_calls", "refusal", "error"} and not _named(
+        _squashed(given)
+    ):
+        choices = given.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        told = choice.get("message")
+        message = {"finish": choice.get("finish_reason"), **given, **(told if isinstance(told, dict) else {})}
     action = parse_reply(message, space=space, width=width, height=height).action
     if isinstance(action, Unreadable):
         return {"error": {"code": action.code, "message": action.message}}, 1
@@ -1653,28 +1577,25 @@ def parse_command(text: str, *, space: Space, width: int, height: int) -> tuple[
 
 def action_schema() -> dict[str, Json]:
     """The JSON schema for servers: strict, all required, the reasoning first so that it is written first."""
-    number, words = {"type": ["number", "null"]}, {"type": ["string", "null"]}
+    words, number = {"type": ["string", "null"]}, {"type": ["number", "null"]}
     fields = {
         "reasoning": {"type": "string"},
         "action": {"type": "string", "enum": list(VERBS)},
         "ref": words,
     }
-    fields |= dict.fromkeys(("x", "y", "x2", "y2"), number) | {
-        "parameter": words,
-        "expect": {"type": "string"},
-    }
+    fields |= dict.fromkeys(("x", "y", "x2", "y2"), number)
+    fields |= {"parameter": words, "expect": {"type": "string"}}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def describe_verbs() -> str:
     """The verbs, a line each, for the prompt and the guide."""
-    shown = {"point": "x, y", "to": "x2, y2"}
+    shown = {"ref": "ref", "point": "x y", "to": "x2 y2", "parameter": "parameter"}
     told = []
     for verb in VERBS.values():
-        fields = ", ".join(shown.get(field, field) for field in verb.fields)
-        told.append(
-            f"{verb.name} ({fields}): {verb.meaning}" + (f"; such as {verb.takes}" if verb.takes else "")
-        )
+        takes = f", such as {verb.takes}" if verb.takes else ""
+        fields = " ".join(shown[field] for field in verb.fields)
+        told.append(f"{verb.name} ({fields}{takes}): {verb.meaning}")
     return "\n".join(told)
 
 
