@@ -1809,7 +1809,7 @@ def _screen_told(boxes: list[Box], a: Frame | None, b: Frame | None) -> list[str
     if sum(box.width * box.height for box in boxes) > 0.8 * area.width * area.height:
         return ["nearly the whole screen changed"]
     regions = " and ".join(span(box, b.shot) for box in boxes[:3])
-    more = f" and {len(boxes) - 3} smaller ones" if boxes[3:] else ""
+    more = f" and {len(boxes) - 3} more" if boxes[3:] else ""
     return [f"the screen changed in the region{'s' if boxes[1:] else ''} {regions}{more} of the image"]
 
 
@@ -2933,20 +2933,6 @@ class Touch:
             self._clock.sleep(GLANCE)
 
 
-def _done(
-    permit: Permit,
-    message: str,
-    *,
-    delivery: str = "delivered_unverified",
-    mechanism: str = "physical",
-    data: Mapping[str, Json] | None = None,
-) -> Receipt:
-    verb = permit.action.verb
-    return Receipt(
-        command=verb, ok=True, delivery=delivery, mechanism=mechanism, message=message, data=data or {}
-    )
-
-
 class Pixels:
     """The channel that sees the screen as an image, and works it by pointer and keyboard.
 
@@ -2977,7 +2963,7 @@ class Pixels:
             "input": self._touch.input,
             "keypress": self._touch.keypress,
         }
-        self._others = {"zoom": self._zoom, "launch": self._launch, "focus_window": self._focus}
+        self._verbs = {"zoom": self._zoom, "launch": self._launch, "focus_window": self._focus}
 
     def look(self, *, acted: bool) -> Sight:
         """The screen, once it rests. Raises MissingPart where there is nothing to be seen."""
@@ -2994,22 +2980,26 @@ class Pixels:
     def act(self, permit: Permit, seen: Snapshot) -> Receipt:
         """Carry out one permitted act, once. Raises TellModel."""
         verb = permit.action.verb
-        if verb in self._others:
-            return self._others[verb](permit)
-        if verb not in self._physical:
+        if verb not in self._verbs and verb not in self._physical:
             raise TellModel("ACTION_NOT_SUPPORTED", f"{verb} needs a ref: pointer and keyboard cannot do it")
+        done = self._verbs[verb](permit) if verb in self._verbs else self._touched_by(permit, seen)
+        return Receipt(command=verb, ok=True, **done)
+
+    def _touched_by(self, permit: Permit, seen: Snapshot) -> dict[str, Any]:
+        """Do it by pointer and keyboard; say where, in pixels of the image and (`screen`) of the pointer."""
         if permit.aim and seen.frame:
-            self._compare(permit.aim, seen)
-        point = self._physical[verb](permit)
+            self._unmoved(permit.aim, seen)
+        point = self._physical[permit.action.verb](permit)
         data: dict[str, Json] = {"window": permit.window.title if permit.window else ""}
         where = ""
         if point:
             at = to_shot(point, seen.frame.shot) if seen.frame else point
             data |= {"x": round(at.x), "y": round(at.y), "screen": [point.x, point.y]}
             where = f" at ({data['x']}, {data['y']})"
-        return _done(permit, f"{verb}{where} in {called(permit.window)}", data=data)
+        message = f"{permit.action.verb}{where} in {called(permit.window)}"
+        return {"delivery": "delivered_unverified", "mechanism": "physical", "message": message, "data": data}
 
-    def _compare(self, aim: ScreenPoint, seen: Snapshot) -> None:
+    def _unmoved(self, aim: ScreenPoint, seen: Snapshot) -> None:
         """Raises TellModel if at the aim the picture no longer holds: a window came over it, or moved."""
         was, now = (
             next((window for window in windows if window.box.contains(aim)), None)
@@ -3086,7 +3076,7 @@ class Pixels:
             elif now - since >= REST and (answered or now - started >= ANSWER):
                 return
 
-    def _zoom(self, permit: Permit) -> Receipt:
+    def _zoom(self, permit: Permit) -> dict[str, Any]:
         """A region in the screen's own pixels, a small one enlarged. Nothing is touched."""
         region = self._region(permit)
         _, raster = self._capture(region)
@@ -3094,8 +3084,8 @@ class Pixels:
         picture = develop(raster, fit(raster.width * times, raster.height * times, most=self._most))
         where = span(region, self._frame.shot) if self._frame else ""
         message = f"the picture shows {where} of the image, enlarged; coordinates stay those of the image"
-        done = _done(permit, message, delivery="not_delivered", mechanism="", data={"region": where})
-        return replace(done, pictures=(picture,))
+        data = {"region": where}
+        return {"delivery": "not_delivered", "message": message, "data": data, "pictures": (picture,)}
 
     def _region(self, permit: Permit) -> Box:
         """What lies between two corners; for one point, the third of the image around it."""
@@ -3111,16 +3101,17 @@ class Pixels:
             raise TellModel("INVALID_ARGS", "that region lies outside the screen")
         return region
 
-    def _launch(self, permit: Permit) -> Receipt:
-        return _done(permit, self._host.launch(permit.action.parameter), mechanism="host")
+    def _launch(self, permit: Permit) -> dict[str, Any]:
+        message = self._host.launch(permit.action.parameter)
+        return {"delivery": "delivered_unverified", "mechanism": "host", "message": message}
 
-    def _focus(self, permit: Permit) -> Receipt:
+    def _focus(self, permit: Permit) -> dict[str, Any]:
         window = find_window(permit.action.parameter, self._host.windows())
         if permit.window and permit.window.id != window.id:
             raise TellModel("ACTION_FAILED", f"{called(window)} goes by that name now", "Look again.")
         self._host.focus(window)  # which sees that the window has the keyboard: hence verified
         message, data = f"{called(window)} has the keyboard", {"window": window.title}
-        return _done(permit, message, delivery="delivered_verified", mechanism="host", data=data)
+        return {"delivery": "delivered_verified", "mechanism": "host", "message": message, "data": data}
 
 
 # ==============================================================================

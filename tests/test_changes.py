@@ -56,7 +56,7 @@ def test_regions_far_apart_are_told_apart_and_near_ones_together():
 def test_many_small_regions_do_not_become_a_list():
     spots = [(column, 1, column + 2, 3) for column in range(0, 90, 9)]
     change = solo.compare(snap(frame()), snap(frame(*spots)))
-    assert "and 7 smaller ones" in change.text and len(change.text) < 200
+    assert "and 7 more" in change.text and len(change.text) < 200
 
 
 def test_a_whole_new_screen():
