@@ -298,6 +298,7 @@ class Window:
     app: str
     pid: int
     box: Box
+    frame: tuple[int, int, int, int] = (0, 0, 0, 0)  # how much of `box` is border: left, right, top, bottom
     focused: bool = False
     popup: bool = False  # a menu or tooltip, outside the window manager's care
     own: bool = False
@@ -1611,6 +1612,7 @@ def channel_of(action: Action) -> str:
 # 6. Elements: named things in reading order, numbered for the whole run
 # ==============================================================================
 
+
 # What a person could press, tick, fill or choose. Where room is short these come before texts and pictures.
 INTERACTIVE = frozenset(
     re.split(
@@ -2501,6 +2503,7 @@ class X11Host(Hands):
                     app=app or owners.get(pid, ("", ""))[1],
                     pid=pid,
                     box=box,
+                    frame=tuple([*self._value(xid, "_NET_FRAME_EXTENTS"), 0, 0, 0, 0][:4]),
                     focused=active in (xid, top),
                     popup=free and top not in inner,
                     own=pid in own,
@@ -3117,6 +3120,569 @@ class Pixels:
 # ==============================================================================
 # 12. Tree: the accessibility tree of the applications
 # ==============================================================================
+#
+# On Linux: AT-SPI over D-Bus (gitlab.gnome.org/GNOME/at-spi2-core, folder xml). Trees are read in bulk, and
+# only where they show: one application may claim 2^31 children, and another may not answer at all.
+
+AT_SPI, ROOT = "org.a11y.atspi.", "/org/a11y/atspi/accessible/root"
+REGISTRY, PROPERTIES = "org.a11y.atspi.Registry", "org.freedesktop.DBus.Properties"
+Place = tuple[str, str]  # the bus name of an application, and the path of an object in it
+Call = tuple[str, str, str, str, str, tuple[Json, ...]]  # a place, interface, member, signature, arguments
+
+# atspi-constants.h: the number of a role, and a plain word for it. A role that is not here only holds others.
+ROLES = {
+    int(number): word
+    for number, word in re.findall(
+        r"(\d+) ([a-z ]+)",
+        "2 alert, 5 calendar, 7 check box, 8 check menu item, 9 colour button, 10 column header, "
+        "11 combo box, 12 date field, 15 dial, 16 dialog, 26 icon, 27 image, 29 text, 31 list, 32 list item, "
+        "33 menu, 35 menu item, 37 tab, 40 password field, 42 progress bar, 43 button, 44 radio button, "
+        "45 radio menu item, 47 row header, 51 slider, 52 spin button, 54 status bar, 55 table, 56 cell, "
+        "57 column header, 58 row header, 60 terminal, 61 text field, 62 toggle button, 64 tool tip, "
+        "65 tree, 66 tree, 73 text, 76 text field, 77 text field, 79 text field, 81 text, 83 heading, "
+        "88 link, 91 tree item, 98 list, 101 notification, 102 alert, 103 progress bar, 116 text, "
+        "129 button, 130 switch",
+    )
+}
+WRITTEN = frozenset({"cell", "combo box", "heading", "terminal", "text", "text field"})  # text is their value
+MEASURED = frozenset({"dial", "progress bar", "slider", "spin button"})  # a number is their value
+# States by bit; MANAGES_DESCENDANTS is said by tables and trees.
+ACTIVE, CHECKED, EDITABLE, EXPANDABLE, EXPANDED, PRESSED, SENSITIVE = 1, 4, 7, 9, 10, 20, 24
+SHOWING, VISIBLE, MANAGES_DESCENDANTS = 25, 30, 31
+STATES = {3: "busy", EXPANDED: "expanded", 12: "focused", 16: "modal", 23: "selected", 32: "mixed"}
+STATES |= {33: "required", 36: "invalid"}
+LABELLED_BY = 2  # a relation
+# GTK 4 marks no entry as secret but its PasswordEntry, and tells the text of the others.
+SECRET = re.compile(r"pass(word|wd|phrase|code)|\bpin\b|密[码碼]", re.I)
+
+
+def asked(place: Place, member: str, signature: str = "", *arguments: Json) -> Call:
+    """The call of a method, such as Component.GetExtents, or that reads a property: Accessible.Name."""
+    interface, _, name = member.partition(".")
+    if not name.startswith(("Get", "Set", "Grab")):
+        return (*place, PROPERTIES, "Get", "ss", (AT_SPI + interface, name))
+    return (*place, AT_SPI + interface, name, signature, arguments)
+
+
+class Bus:
+    """A connection to the accessibility bus: asks many things at once, and never waits past a limit."""
+
+    FLIGHT = 256  # calls under way at once
+
+    def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
+        """Raises OSError where there is no such bus."""
+        home = environ.get("XDG_RUNTIME_DIR")
+        session = environ.get("DBUS_SESSION_BUS_ADDRESS") or (home and f"unix:path={home}/bus")
+        if not session:
+            raise ConnectionError("no session bus")
+        with needing("jeepney", "to read the accessibility tree"):
+            import jeepney
+            from jeepney.io.blocking import open_dbus_connection
+        self._jeepney, self._clock = jeepney, clock
+        self._line = open_dbus_connection(session)
+        call: Call = ("org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress", "", ())
+        (address,) = self.ask([call], until=clock.now() + 3)
+        self.close()
+        if not address:
+            raise ConnectionError("no accessibility bus")
+        self._line = open_dbus_connection(address)
+        self.id: str = address.rpartition("guid=")[2]  # on one bus a name is never given to a second process
+
+    def ask(self, calls: Sequence[Call], *, until: float) -> list[Json]:
+        """The answers in order, None for an error. Raises TellModel if one is missing when time is up."""
+        answers: list[Json] = [None] * len(calls)
+        waiting: dict[int, int] = {}
+        fields, kinds = self._jeepney.HeaderFields, self._jeepney.MessageType
+        sent = 0
+        while sent < len(calls) or waiting:
+            while sent < len(calls) and len(waiting) < self.FLIGHT:
+                waiting[self._send(calls[sent])] = sent
+                sent += 1
+            message = self._receive(until)
+            index = waiting.pop(message.header.fields.get(fields.reply_serial), None)
+            if index is not None and message.header.message_type is kinds.method_return:
+                value: Json = message.body[0] if message.body else True
+                answers[index] = value[1] if calls[index][3] == "Get" else value
+        return answers
+
+    def _send(self, call: Call) -> int:
+        name, path, interface, member, signature, arguments = call
+        address, serial = self._jeepney.DBusAddress(path, name, interface), next(self._line.outgoing_serial)
+        message = self._jeepney.new_method_call(address, member, signature or None, arguments)
+        try:
+            self._line.send(message, serial=serial)
+        except OSError:
+            raise TellModel("APP_UNRESPONSIVE", "the accessibility bus is gone", "look again") from None
+        return int(serial)
+
+    def _receive(self, until: float) -> Any:
+        while True:
+            left = until - self._clock.now()
+            try:
+                return self._line.receive(timeout=max(0.0, min(left, 0.2)))
+            except TimeoutError:
+                self._clock.sleep(0)  # a person who stops the run is heard here
+            except OSError:
+                raise TellModel("APP_UNRESPONSIVE", "the accessibility bus is gone", "look again") from None
+            if left <= 0.2:
+                raise TellModel("APP_UNRESPONSIVE", "the application does not answer", "wait, and look again")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._line.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where something shows: its window, the part that shows, and how its application's units lie there."""
+
+    window: Window
+    box: Box
+    scale: float
+    left: float
+    top: float
+
+    def lay(self, box: Box) -> Box:
+        """From the application's units to the pointer's."""
+        x, y = round(self.left + box.x * self.scale), round(self.top + box.y * self.scale)
+        return Box(x=x, y=y, width=round(box.width * self.scale), height=round(box.height * self.scale))
+
+
+class Reading:
+    """One application's tree: as much of what shows as it told before the limit."""
+
+    DEPTH, BREADTH, NODES, CELLS, LETTERS = 60, 150, 3000, 300, 400
+    CHILDREN, ROLE, STATE = "Accessible.GetChildren", "Accessible.GetRole", "Accessible.GetState"
+    NAME, COUNT, HINT = "Accessible.Name", "Accessible.ChildCount", "Accessible.Description"
+    EXTENTS, RELATIONS, VALUE = "Component.GetExtents", "Accessible.GetRelationSet", "Value.CurrentValue"
+    LENGTH, TEXT, TOOLKIT = "Text.CharacterCount", "Text.GetText", "Application.ToolkitName"
+
+    def __init__(self, bus: Bus, name: str, windows: Sequence[Window], *, pid: int, until: float) -> None:
+        self._bus, self._root, self._until = bus, (name, ROOT), until
+        self._windows, self._own = windows, [window for window in windows if window.pid == pid]
+        self._facts: dict[tuple[Place, str], Json] = {}
+        self._parents: dict[Place, Place] = {}  # of everything that shows
+        self._spots: dict[Place, Spot | None] = {}
+        self._gtk4 = False
+        self.complete = True
+        try:
+            self._read()
+        except TellModel:  # the application fell silent; what it told by then stays
+            self.complete = False
+
+    def _ask(self, calls: Sequence[Call]) -> list[Json]:
+        return self._bus.ask(calls, until=self._until)
+
+    def _learn(self, places: Iterable[Place], *members: str) -> None:
+        """Ask what is not yet known about some places, all at once."""
+        new = [(at, member) for at in places for member in members if (at, member) not in self._facts]
+        extra = {self.EXTENTS: ("u", 0)}  # in screen coordinates
+        answers = self._ask([asked(at, member, *extra.get(member, ())) for at, member in new])
+        self._facts |= zip(new, answers, strict=True)
+
+    def _has(self, at: Place, bit: int) -> bool:
+        low, high = self._facts.get((at, self.STATE)) or (0, 0)
+        return bool((low | high << 32) >> bit & 1)
+
+    def _read(self) -> None:
+        cache = (self._root[0], "/org/a11y/atspi/cache")
+        tops, toolkit, items = self._ask(
+            [
+                asked(self._root, self.CHILDREN),
+                asked(self._root, self.TOOLKIT),
+                asked(cache, "Cache.GetItems"),
+            ]
+        )
+        self._gtk4 = toolkit == "GTK"  # GTK 3 says "gtk"
+        frames = self._adopt({tuple(top): self._root for top in tops or ()})
+        self._learn(frames, self.NAME)
+        self._match(frames)
+        if items and not self._gtk4:  # GTK 4 caches only what somebody has walked before
+            self._take(items)
+        else:
+            self._walk(frames)
+        for table in [at for at in self._parents if self._has(at, MANAGES_DESCENDANTS) and self._spot(at)]:
+            self._adopt(dict.fromkeys(self._cells(table), table))
+
+    def _adopt(self, parents: Mapping[Place, Place]) -> list[Place]:
+        """Learn where things are, given with their parents; returns those that show and are new."""
+        new = {at: parent for at, parent in parents.items() if at[0] and at not in self._parents}
+        self._learn(new, self.STATE, self.COUNT, self.EXTENTS)
+        # in GTK 4 only the window itself is SHOWING
+        shown = {at: new[at] for at in new if self._has(at, VISIBLE if self._gtk4 else SHOWING)}
+        self._parents |= shown
+        return list(shown)
+
+    def _take(self, items: Sequence[Json]) -> None:
+        """All of the application from one answer, Cache.GetItems, which leaves out only where things are."""
+        for place, _, parent, *_, name, role, _, bits in items:
+            at = tuple(place)
+            if bits[0] >> SHOWING & 1:
+                self._facts |= {(at, self.NAME): name, (at, self.ROLE): role, (at, self.STATE): bits}
+                self._parents[at] = tuple(parent)
+        self._learn(self._parents, self.EXTENTS)
+
+    def _walk(self, level: Sequence[Place]) -> None:
+        """Level by level; not below tables or what does not show; only the first of very many children."""
+        for _ in range(self.DEPTH):
+            calls = [(at, call) for at in level if self._spot(at) for call in self._children(at)]
+            found: dict[Place, Place] = {}
+            for (at, _), told in zip(calls, self._ask([call for _, call in calls]), strict=True):
+                for child in told if isinstance(told, list) else filter(None, [told]):
+                    found.setdefault(tuple(child), at)
+            if not found:
+                return
+            if len(self._parents) + len(found) > self.NODES:
+                break
+            level = self._adopt(found)
+        self.complete = False
+
+    def _children(self, at: Place) -> list[Call]:
+        count = self._facts[at, self.COUNT] or 0
+        if count <= self.BREADTH or self._has(at, MANAGES_DESCENDANTS):
+            return [asked(at, self.CHILDREN)] if count and not self._has(at, MANAGES_DESCENDANTS) else []
+        self.complete = False
+        return [asked(at, "Accessible.GetChildAtIndex", "i", index) for index in range(self.BREADTH)]
+
+    def _cells(self, table: Place) -> list[Place]:
+        """The cells that show: points are probed for some, and those tell the rows and columns between them.
+
+        To ask a sheet for all of its cells may never end.
+        """
+        x, y, width, height = self._facts[table, self.EXTENTS] or (0, 0, 0, 0)
+        # 8 lines of 4 points, each line a little further to the right, so that narrow columns are met, too
+        places = [(8 * i + j, j) for i in range(4) for j in range(8)]
+        points = [(x + width * (2 * i + 1) // 64, y + height * (2 * j + 1) // 16) for i, j in places]
+        probe, number = "Component.GetAccessibleAtPoint", "Accessible.GetIndexInParent"
+        told = self._ask([asked(table, probe, "iiu", *point, 0) for point in points])
+        hits = list(dict.fromkeys(tuple(hit) for hit in told if hit and hit[0] and tuple(hit) != table))
+        self._learn(hits, number, self.EXTENTS)
+        met = []
+        for axis in ("Row", "Column"):
+            indexes = [self._facts[hit, number] or 0 for hit in hits]
+            told = self._ask([asked(table, f"Table.Get{axis}AtIndex", "i", index) for index in indexes])
+            met.append([-1 if place is None else place for place in told])
+        boxes = [self._facts[hit, self.EXTENTS] or (0, 0, 0, 0) for hit in hits]
+        known = sorted(
+            (*both, box[1], box[3]) for *both, box in zip(*met, boxes, strict=True) if min(both) >= 0
+        )
+        if not known:
+            return []
+        (first, _, upper, _), (last, _, lower, _) = known[0], known[-1]
+        tall = max(1, min(cell[3] for cell in known))
+        rows = range(max(0, first - (upper - y) // tall - 1), last + (y + height - lower) // tall + 1)
+        columns = [cell[1] for cell in known]
+        pairs = [
+            (row, column) for row in rows for column in range(max(0, min(columns) - 1), max(columns) + 2)
+        ]
+        self.complete = self.complete and len(pairs) <= self.CELLS
+        told = self._ask([asked(table, "Table.GetAccessibleAt", "ii", *pair) for pair in pairs[: self.CELLS]])
+        return [tuple(cell) for cell in told if cell]
+
+    def _match(self, frames: Sequence[Place]) -> None:
+        """Find the window of each top-level object: title, focus and size tell; each window has one."""
+        free = list(self._own)
+        self._spots |= dict.fromkeys(frames)
+
+        def unlike(frame: Place, window: Window) -> tuple[bool, bool, bool, int]:
+            _, _, width, height = self._facts[frame, self.EXTENTS] or (0, 0, 0, 0)
+            apart = abs(width - window.box.width) + abs(height - window.box.height)
+            renamed = self._facts[frame, self.NAME] != window.title
+            return renamed, window.popup, self._has(frame, ACTIVE) != window.focused, apart
+
+        pairs = [(*unlike(frame, window), frame, window) for frame in frames for window in self._own]
+        for renamed, _, _, apart, frame, window in sorted(pairs, key=lambda pair: pair[:4]):
+            if self._spots[frame] is None and window in free and not (renamed and apart > 64):
+                free.remove(window)
+                self._spots[frame] = self._framed(frame, window)
+
+    def _framed(self, frame: Place, window: Window) -> Spot:
+        """Toolkits scale by quarters of a whole; GTK 4 counts from its window, all others from the screen."""
+        x, y, width, _ = self._facts[frame, self.EXTENTS] or (0, 0, 0, 0)
+        scale = max(4, round(4 * window.box.width / max(1, width))) / 4
+        inner = window.box.x + window.frame[0] - x * scale, window.box.y + window.frame[2] - y * scale
+        left, top = inner if self._gtk4 else (0.0, 0.0)
+        return Spot(window=window, box=window.box, scale=scale, left=left, top=top)
+
+    def _spot(self, at: Place) -> Spot | None:
+        """Where it shows: inside its parent, or in a menu or list that popped up there; None if nowhere."""
+        if at not in self._spots:
+            parent = self._parents.get(at)
+            around = self._spot(parent) if parent else None
+            self._spots[at] = self._within(at, around) if around else None
+        return self._spots[at]
+
+    def _within(self, at: Place, around: Spot) -> Spot | None:
+        x, y, width, height = self._facts.get((at, self.EXTENTS)) or (0, 0, -1, -1)
+        if width < 0:  # it has no place of its own, such as the page of a lone tab in GTK 3
+            return around
+        whole = around.lay(Box(x=x, y=y, width=width, height=height))
+        popups = [replace(around, window=window, box=window.box) for window in self._own if window.popup]
+        cut = ((spot, clip(whole, spot.box)) for spot in (around, *popups))
+        return next((replace(spot, box=box) for spot, box in cut if box), None)
+
+    def elements(self, allowed: Callable[[Window], bool]) -> list[Element]:
+        """What can be named, in the windows that are allowed. Never raises TellModel."""
+        spots = {at: spot for at in self._parents if (spot := self._spot(at)) and allowed(spot.window)}
+        try:
+            self._learn(spots, self.ROLE, self.NAME)
+            self._detail([at for at in spots if self._role(at)])
+        except TellModel:
+            self.complete = False
+        elements = [self._element(at, spots[at]) for at in spots if self._role(at)]
+        return [e for e in elements if e.name or e.value or (e.role in INTERACTIVE and e.role != "cell")]
+
+    def _role(self, at: Place) -> str:
+        """Its role; empty for a mere container, a window, and a text that only repeats its parent."""
+        role, parent = ROLES.get(self._facts.get((at, self.ROLE), 0), ""), self._parents[at]
+        name = self._facts.get((at, self.NAME)) or ""
+        role = "password field" if role == "text field" and SECRET.search(name) else role
+        echo = role == "text" and name == self._facts.get((parent, self.NAME))
+        placed = parent != self._root and (self._facts[at, self.EXTENTS] or (0, 0, -1))[2] >= 0
+        return role if placed and not echo else ""
+
+    def _detail(self, places: Sequence[Place]) -> None:
+        """Learn texts and numbers of fields, and labels where there is no name. A password is never read."""
+        roles = {at: self._role(at) for at in places}
+        self._learn([at for at in places if roles[at] in WRITTEN], self.LENGTH)
+        self._learn([at for at in places if roles[at] in MEASURED], self.VALUE)
+        bare = [at for at in places if roles[at] in INTERACTIVE and not plain(self._facts[at, self.NAME])]
+        bare = [at for at in bare if roles[at] != "cell"] + [at for at in places if roles[at] == "combo box"]
+        self._learn(bare, self.RELATIONS, self.HINT)
+        lengths = [(at, self._facts[at, self.LENGTH]) for at in places if self._facts.get((at, self.LENGTH))]
+        texts = self._ask(
+            [asked(at, self.TEXT, "ii", 0, min(length, self.LETTERS)) for at, length in lengths]
+        )
+        self._facts |= {(at, self.TEXT): text for (at, _), text in zip(lengths, texts, strict=True)}
+        self._learn([label for at in bare if (label := self._label(at))], self.NAME)
+
+    def _label(self, at: Place) -> Place | None:
+        relations = self._facts.get((at, self.RELATIONS)) or ()
+        return next((tuple(to[0]) for kind, to in relations if kind == LABELLED_BY and to), None)
+
+    def _element(self, at: Place, spot: Spot) -> Element:
+        role, name, number = (
+            self._role(at),
+            plain(self._facts[at, self.NAME]),
+            self._facts.get((at, self.VALUE)),
+        )
+        value = f"{number:g}" if number is not None else self._facts.get((at, self.TEXT)) or ""
+        place = self._label(at)
+        label = self._facts.get((place, self.NAME)) if place else ""
+        if role == "combo box" and label:  # the name of a combo box is what is chosen in it
+            name, value = label, value or name
+        hint = self._facts.get((at, self.HINT))
+        name = name or label or (hint if hint != value else "") or ""
+        over = next((window for window in self._windows if window.box.contains(spot.box.centre)), spot.window)
+        said = {
+            **{word: self._has(at, bit) for bit, word in STATES.items()},
+            "checked": self._has(at, CHECKED) or self._has(at, PRESSED),
+            "collapsed": self._has(at, EXPANDABLE) and not self._has(at, EXPANDED),
+            "disabled": not self._has(at, SENSITIVE),
+            "read-only": role == "text field" and not self._has(at, EDITABLE),
+            "covered": over.id != spot.window.id,
+        }
+        return Element(
+            ref="e",
+            role=role,
+            name=name,
+            value="" if value == name else value,
+            states=tuple(word for word, true in said.items() if true),
+            box=spot.box,
+            window=spot.window.id,
+            native=(*at, self._bus.id),
+        )
+
+
+def plain(name: str) -> str:
+    """The name on one line; "" if it is only that of a class, which GTK 4 gives to what has none."""
+    return "" if re.match(r"(Gtk|Adw)[A-Z]\w*$", name) else " ".join(name.split())
+
+
+def place_of(element: Element) -> Place:
+    """Where its application keeps it."""
+    return element.native[0], element.native[1]
+
+
+class Tree:
+    """The accessibility tree as a channel. Where there is none it sees nothing, and says so.
+
+    `touch` is whoever has the pointer and the keyboard. Elements are pressed by the real pointer also where a
+    semantic press exists: one that opens a modal dialog stops a GTK 3 application for good.
+    """
+
+    LIMIT, TOTAL = 1.0, 2.5  # seconds for one application, and for all of them
+
+    def __init__(
+        self,
+        host: Host,
+        clock: Clock,
+        *,
+        touch: Callable[[Permit, Snapshot], Receipt],
+        allowed: Callable[[Window], bool],
+        environ: Mapping[str, str],
+        connect: Callable[[Mapping[str, str], Clock], Bus] = Bus,
+    ) -> None:
+        self._host, self._clock, self._touch, self._allowed = host, clock, touch, allowed
+        self._environ, self._connect = environ, connect
+        self._bus: Bus | None = None
+        self._pids: dict[str, int] = {}
+
+    def look(self, *, acted: bool) -> Sight:  # noqa: ARG002 (the eyes come first and let the screen settle)
+        """The elements of the applications that own an allowed window."""
+        windows, until = self._host.windows(), self._clock.now() + self.TOTAL
+        apps = {window.pid: window.app for window in windows if self._allowed(window)}
+        elements: list[Element] = []
+        notes = []
+        try:
+            for name, pid in self._applications(apps, until):
+                reading = self._read(name, pid, windows, until=until)
+                elements += reading.elements(self._allowed)
+                notes += [] if reading.complete else [f"The list of {quoted(apps[pid])} is not complete."]
+        except (OSError, TellModel):
+            self.close()
+            notes = ["There is no accessibility tree to read here: go by the picture."]
+        return Sight(elements=tuple(elements), notes=tuple(notes), complete=not notes)
+
+    def _applications(self, pids: Iterable[int], until: float) -> list[tuple[str, int]]:
+        """The bus names of these processes, in their order. Raises OSError, TellModel."""
+        bus = self._bus = self._bus or self._opened(until)
+        (children,) = bus.ask([asked((REGISTRY, ROOT), Reading.CHILDREN)], until=until)
+        names = [name for name, _ in children or ()]
+        new = [name for name in names if name not in self._pids]
+        daemon = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
+        calls: list[Call] = [(*daemon, "GetConnectionUnixProcessID", "s", (name,)) for name in new]
+        self._pids |= zip(new, bus.ask(calls, until=until), strict=True)
+        return [(name, pid) for pid in pids for name in names if self._pids[name] == pid]
+
+    def _opened(self, until: float) -> Bus:
+        bus = self._connect(self._environ, self._clock)
+        # atk-bridge answers Cache.GetItems only after somebody has asked for an event
+        registry = (REGISTRY, "/org/a11y/atspi/registry", REGISTRY)
+        bus.ask([(*registry, "RegisterEvent", "sass", ("object:state-changed:defunct", [], ""))], until=until)
+        return bus
+
+    def _read(self, name: str, pid: int, windows: Sequence[Window], *, until: float) -> Reading:
+        if self._bus is None:
+            raise TellModel("STALE_REF", "the accessibility bus is gone", "look again")
+        limit = min(until, self._clock.now() + self.LIMIT)
+        return Reading(self._bus, name, windows, pid=pid, until=limit)
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:
+        """One act on one element, found again first. Raises TellModel."""
+        verb, text, ref = permit.action.verb, permit.action.parameter, permit.action.ref
+        element = find(seen.elements, ref)
+        if element is None:
+            raise TellModel("ELEMENT_NOT_FOUND", f"there is no {ref}", "take a ref from the newest list")
+        target = self._resolve(element)
+        if "disabled" in target.states and verb not in ("move", "scroll"):
+            raise TellModel("ACTION_FAILED", f"{described(target)} is disabled", "do first what enables it")
+        if verb in SWITCHES:
+            return self._switch(permit, seen, target)
+        if verb in ("set_value", "clear"):
+            return self._write(verb, target, text if verb == "set_value" else "")
+        receipt = self._reach(permit, seen, target)
+        if verb == "input" and target.role == "text field":
+            return read_back(receipt, lambda: text in self._text(target), self._clock)
+        return receipt
+
+    def _resolve(self, element: Element) -> Element:
+        """The element as it is now. Raises TellModel if it is gone, cannot be read or has twins."""
+        windows, until = self._host.windows(), self._clock.now() + self.LIMIT
+        name, who = element.native[0], described(element)
+        reading = self._read(name, self._pids.get(name, 0), windows, until=until)
+        now = reading.elements(self._allowed)
+        same = [other for other in now if identity(other) == identity(element)]
+        if not same and element.name and element.role not in MIRRORS:  # drawn anew, perhaps elsewhere
+            looks = (element.role, element.name, element.window)
+            same = [other for other in now if (other.role, other.name, other.window) == looks]
+        if len(same) == 1:
+            return replace(same[0], ref=element.ref)
+        if same:
+            raise TellModel(
+                "AMBIGUOUS_TARGET", f"{who} is gone; {len(same)} others look like it", "look again"
+            )
+        if not reading.complete:
+            raise TellModel("APP_UNRESPONSIVE", f"its application did not say where {who} is", "look again")
+        raise TellModel("STALE_REF", f"{who} is gone", "look at the newest list")
+
+    def _reach(self, permit: Permit, seen: Snapshot, target: Element) -> Receipt:
+        """By pointer and keyboard, where the element is now; the window stays the one that was judged."""
+        receipt = self._touch(replace(permit, aim=target.box.centre if target.box else None), seen)
+        return replace(receipt, message=f"{receipt.message}, on {described(target)}")
+
+    def _switch(self, permit: Permit, seen: Snapshot, target: Element) -> Receipt:
+        """Tick, choose, open or focus it, unless it is so already; then read its state back."""
+        verb, who = permit.action.verb, described(target)
+        word, wanted, roles = SWITCHES[verb]
+        if (word in target.states) is wanted:
+            return self._receipt(verb, f"{who}: it is so already", "not_delivered")
+        if roles and target.role not in roles.split(","):
+            hint = "click by point what changes it, or use keys"
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{who} does not take {verb}", hint)
+        if word == "focused":
+            for window in self._host.windows():
+                if window.id == target.window and not window.focused:  # only an active window has a focus
+                    self._host.focus(window)
+            self._send(asked(place_of(target), "Component.GrabFocus"))
+            receipt = self._receipt(verb, f"gave the focus to {who}")
+        else:
+            click = replace(permit, action=replace(permit.action, verb="click", parameter=""))
+            receipt = replace(self._reach(click, seen, target), command=verb)
+        if word == "expanded" and not {"expanded", "collapsed"} & set(target.states):
+            return receipt  # GTK's combo boxes do not tell
+        return read_back(receipt, lambda: (word in self._resolve(target).states) is wanted, self._clock)
+
+    def _write(self, verb: str, target: Element, text: str) -> Receipt:
+        """Set a field's text or number through its own interface, then read it back."""
+        at, who = place_of(target), described(target)
+        receipt = self._receipt(verb, f"set {who} to {quoted(text)}")
+        if target.role in MEASURED:
+            if not re.fullmatch(r"-?\d+(\.\d+)?", text):
+                raise TellModel("INVALID_ARGS", f"{who} takes a number, not {quoted(text)}")
+            number = (f"{AT_SPI}Value", "CurrentValue", ("d", float(text)))
+            self._send((*at, PROPERTIES, "Set", "ssv", number))
+            return read_back(receipt, lambda: self._ask(asked(at, Reading.VALUE)) == float(text), self._clock)
+        if "read-only" in target.states:
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{who} is read-only")
+        self._send(asked(at, "EditableText.SetTextContents", "s", text))
+        if target.role == "password field":
+            return receipt
+        return read_back(receipt, lambda: self._text(target) == text, self._clock)
+
+    def _text(self, target: Element) -> str:
+        """All of its text. Raises TellModel if it cannot be read."""
+        count = self._ask(asked(place_of(target), Reading.LENGTH))
+        text = self._ask(
+            asked(place_of(target), Reading.TEXT, "ii", 0, count or 0)
+        )  # GTK 4 has no -1 for all
+        if not isinstance(text, str):
+            raise TellModel("ACTION_NOT_SUPPORTED", "its text cannot be read")
+        return text
+
+    def _ask(self, call: Call) -> Json:
+        if self._bus is None:
+            raise TellModel("STALE_REF", "the accessibility bus is gone", "look again")
+        return self._bus.ask([call], until=self._clock.now() + self.LIMIT)[0]
+
+    def _send(self, call: Call) -> None:
+        """A call that changes something. Raises TellModel."""
+        try:
+            answer = self._ask(call)
+        except TellModel as silent:
+            raise TellModel("TIMEOUT", silent.sentence, "look", delivery="delivery_uncertain") from None
+        if answer is None:
+            hint = "click it, press ctrl+a, and use input"
+            raise TellModel("ACTION_NOT_SUPPORTED", "the application does not offer that", hint)
+
+    def _receipt(self, verb: str, message: str, delivery: str = "delivered_unverified") -> Receipt:
+        return Receipt(command=verb, ok=True, delivery=delivery, mechanism="semantic", message=message)
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._bus:
+            self._bus.close()
+        self._bus = None
 
 
 # ==============================================================================
