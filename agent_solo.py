@@ -71,6 +71,7 @@ if sys.version_info < (3, 10):
 
 import atexit
 import difflib
+import html
 import json
 import os
 import re
@@ -83,6 +84,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from io import BytesIO, StringIO
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -3688,6 +3690,381 @@ class Tree:
 # ==============================================================================
 # 13. Pages: Electron and Chromium applications, through their debugging port
 # ==============================================================================
+#
+# The Chrome DevTools Protocol (chromedevtools.github.io/devtools-protocol), on this machine unless a whole
+# URL says otherwise. The script lives in a world of its own, which the page can neither see nor change, and
+# takes what it is told as data, never as code: the name of one of its functions, and that one's arguments.
+
+PAGE_SCRIPT = r"""function (wanted, ...given) {
+  const solo = globalThis.solo ||= (() => {
+    const ids = new WeakMap(), known = new Map(), WORDS = {};
+    for (const line of `button=button submit reset image summary;link=link a;check box=checkbox;switch=switch
+radio button=radio;text field=textbox textarea text email tel url;password field=password;tab=tab
+search field=searchbox search;combo box=combobox select;spin button=spinbutton number;slider=slider range
+file field=file;date field=date time month week datetime-local;colour button=color;option=option
+menu item=menuitem menuitemcheckbox menuitemradio;tree item=treeitem;cell=gridcell;dialog=dialog;alert=alert
+heading=heading h1 h2 h3;text=status output`.split(/[;\n]/))
+      for (const key of line.split('=')[1].split(' ')) WORDS[key] = line.split('=')[0];
+    const told = (e, name) => e.getAttribute(name) || '';
+    const is = (e, name) => told(e, 'aria-' + name) === 'true';
+    const tidy = text => (text || '').replace(/\s+/g, ' ').trim().slice(0, 120);
+    const role = e => WORDS[told(e, 'role').trim()] || WORDS[e.localName === 'input' ? e.type : e.localName]
+      || (e.isContentEditable && !e.parentElement?.isContentEditable ? 'text field' : '')
+      || (e.hasAttribute('onclick') || e.tabIndex >= 0 ? 'clickable' : '');
+    const filled = e => /field|combo|spin|slider|colour/.test(role(e));
+    const labels = e => told(e, 'aria-labelledby').split(/\s+/).map(id => document.getElementById(id));
+    const name = e => [
+      labels(e).map(label => label?.innerText || '').join(' '), told(e, 'aria-label'),
+      [...(e.labels || [])].map(label => label.innerText).join(' '),
+      filled(e) ? '' : e.innerText || e.value, e.alt, e.title, e.placeholder, e.name,
+    ].map(tidy).find(Boolean) || '';
+    const value = e => e.type === 'password' || !filled(e) ? '' : e.selectedOptions
+      ? [...e.selectedOptions].map(option => option.label).join(', ') : e.value ?? e.innerText;
+    const states = e => Object.entries({
+      disabled: e.matches(':disabled') || is(e, 'disabled'), focused: document.activeElement === e,
+      checked: e.checked || is(e, 'checked') || is(e, 'pressed'), selected: is(e, 'selected'),
+      expanded: is(e, 'expanded'), collapsed: told(e, 'aria-expanded') === 'false',
+      'read-only': filled(e) && e.readOnly,
+    }).filter(entry => entry[1]).map(entry => entry[0]);
+    const shows = e => {
+      const b = e.getBoundingClientRect(), inside = b.top < innerHeight && b.left < innerWidth;
+      return b.width && b.height && b.bottom > 0 && b.right > 0 && inside
+        && getComputedStyle(e).visibility === 'visible' && !e.closest('[inert]');
+    };
+    const find = ([id, was, called]) => {
+      const e = known.get(id)?.deref();
+      return e?.isConnected && role(e) === was && name(e) === called ? e : null;
+    };
+    return {
+      look(most) {
+        const shown = [...document.querySelectorAll('*')].filter(e => role(e) && shows(e));
+        const rows = shown.slice(0, most).map(e => {
+          if (!ids.has(e)) { ids.set(e, known.size + 1); known.set(known.size + 1, new WeakRef(e)); }
+          return [ids.get(e), role(e), name(e), value(e).slice(0, 400), states(e)];
+        });
+        const whole = rows.length === shown.length && !document.querySelector('iframe');
+        return {rows, whole, since: performance.timeOrigin};
+      },
+      states: key => find(key) && states(find(key)),
+      aim(key) {
+        if (!key) return {x: innerWidth / 2, y: innerHeight / 2};
+        const e = find(key);
+        e?.scrollIntoView({block: 'nearest', inline: 'nearest', behavior: 'instant'});
+        const b = e?.getBoundingClientRect(), x = b?.x + b?.width / 2, y = b?.y + b?.height / 2;
+        const top = e && document.elementFromPoint(x, y), through = e?.contains(top) || top?.control === e;
+        return !e ? {} : through ? {x, y} : {cover: top ? role(top) + ' ' + name(top) : 'the edge'};
+      },
+      focus: key => { find(key)?.focus(); return !!find(key); },
+      write(key, text, whole) {
+        const e = find(key);
+        if (!e || e.readOnly || e.disabled || !filled(e) || e.type === 'file') return e ? 'no' : 'gone';
+        e.focus();
+        if (!/date|time|month|week|range|color|select/.test(e.type)) {
+          if (whole) e.select ? e.select() : getSelection().selectAllChildren(e);
+          return 'type';
+        }
+        const option = [...(e.options || [])].find(option => [option.label, option.value].includes(text));
+        if (e.options && !option) return 'no';
+        e.value = option ? option.value : text;
+        for (const event of ['input', 'change']) e.dispatchEvent(new Event(event, {bubbles: true}));
+        return 'done';
+      },
+      holds(key, text, whole) {
+        const e = find(key), now = e ? e.value ?? e.innerText : '', label = e?.selectedOptions?.[0]?.label;
+        return !!e && (whole ? now === text || label === text : now.includes(text));
+      },
+    };
+  })();
+  return solo[wanted](...given);
+}"""
+HELD = {"alt": 1, "altright": 1, "ctrl": 2, "win": 4, "command": 4, "shift": 8}  # Input.dispatchMouseEvent
+TIMES = {"click": 1, "double_click": 2, "triple_click": 3, "right_click": 1, "middle_click": 1}
+NOTCH = 100  # CSS pixels that a notch of the wheel scrolls
+
+
+class Page:
+    """One page's debugging socket. Never waits past its limit, nor at all while a dialog stops the page."""
+
+    LIMIT = 5.0
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        """Raises TellModel."""
+        with needing("websocket-client", "to talk to a browser or an Electron application"):
+            import websocket
+        self._faults, self._slow = (
+            (OSError, websocket.WebSocketException),
+            websocket.WebSocketTimeoutException,
+        )
+        self._clock, self._last = clock, 0
+        self.dialog: Mapping[str, Json] = {}
+        try:
+            self._socket = websocket.create_connection(
+                url, timeout=2, suppress_origin=True, skip_utf8_validation=True
+            )
+        except self._faults as fault:
+            raise TellModel("APP_UNRESPONSIVE", f"a page cannot be reached: {fault}") from None
+        self.call("Page.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
+
+    def call(self, method: str, **params: Json) -> dict[str, Json]:
+        """The result; empty while a dialog stops the page. Raises TellModel."""
+        try:
+            return self._call(method, params)
+        except self._faults as fault:
+            raise TellModel("APP_UNRESPONSIVE", f"the page is gone: {fault}", "look again") from None
+
+    def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        closing = method == "Page.handleJavaScriptDialog"
+        while self.dialog and self._next(0.01):
+            pass  # a person may have closed it
+        if self.dialog and not closing:
+            return {}
+        self._last += 1
+        self._socket.send(json.dumps({"id": self._last, "method": method, "params": params}))
+        until = self._clock.now() + self.LIMIT
+        while closing or not self.dialog:
+            message = self._next(0.2)
+            if message.get("id") == self._last:
+                if "error" in message:
+                    raise TellModel("ACTION_FAILED", f"the page said: {message['error']['message']}")
+                return dict(message["result"])
+            if self._clock.now() > until:
+                raise TellModel("APP_UNRESPONSIVE", "the page does not answer; a dialog may stop it")
+            if not message:
+                self._clock.sleep(0)  # a person who stops the run is heard here
+        return {}
+
+    def _next(self, seconds: float) -> dict[str, Json]:
+        """The next message, within so many seconds; empty if there is none."""
+        self._socket.settimeout(seconds)
+        try:
+            message: dict[str, Json] = json.loads(self._socket.recv() or "{}")
+        except self._slow:
+            return {}
+        if message.get("method") == "Page.javascriptDialogOpening":
+            self.dialog = message["params"]
+        elif message.get("method") == "Page.javascriptDialogClosed":
+            self.dialog = {}
+        return message
+
+    def run(self, wanted: str, *given: Json) -> Json:
+        """What a function of the script says; None while a dialog stops the page. Raises TellModel."""
+        tree = self.call("Page.getFrameTree")
+        world = tree and self.call(
+            "Page.createIsolatedWorld", frameId=tree["frameTree"]["frame"]["id"], worldName="agent_solo"
+        )
+        told = world and self.call(
+            "Runtime.callFunctionOn",
+            functionDeclaration=PAGE_SCRIPT,
+            executionContextId=world["executionContextId"],
+            arguments=[{"value": value} for value in (wanted, *given)],
+            returnByValue=True,
+        )
+        return told["result"].get("value") if told else None
+
+    def close(self) -> None:
+        """Let go of the page; it goes on."""
+        self._socket.close()
+
+
+class Pages:
+    """The channel of pages: Electron and Chromium applications that opened a debugging port."""
+
+    ROWS = 300  # elements of one page
+
+    def __init__(self, clock: Clock, address: str) -> None:
+        """`address`: a port of this machine, or a whole URL. Raises Usage."""
+        if not re.fullmatch(r"\d{1,5}|https?://[^/]+/?", address):
+            raise Usage(f"a debugging port is a number or a whole URL, not {address!r}")
+        self._base = f"http://127.0.0.1:{address}" if address.isdigit() else address.rstrip("/")
+        self._clock = clock
+        self._pages: dict[str, Page] = {}
+
+    def look(self, *, acted: bool) -> Sight:  # noqa: ARG002 (the eyes come first and let the screen settle)
+        """What shows in every page, under the page's own line. A page that is silent is a note."""
+        elements: list[Element] = []
+        notes = []
+        try:
+            targets = self._targets()
+        except TellModel as gone:
+            return Sight(notes=(gone.sentence,), complete=False)
+        for target in targets:
+            title, name = html.unescape(target.get("title", "")), target["id"]  # /json/list escapes them
+            elements.append(self._element(name, "page", title, html.unescape(target["url"])))
+            try:
+                found, whole = self._read(name, target["webSocketDebuggerUrl"])
+                elements += found
+                notes += [] if whole else [f"The list of the page {quoted(title)} is not complete."]
+            except TellModel as silent:
+                self._drop(name)
+                notes.append(f"{quoted(title)}: {silent.sentence}")
+        return Sight(elements=tuple(elements), notes=tuple(notes), complete=not notes)
+
+    def _targets(self) -> list[dict[str, Json]]:
+        """The pages there are. Raises TellModel."""
+        with needing("requests", "to find the pages of a browser or an Electron application"):
+            import requests
+        try:
+            with requests.Session() as session:
+                session.trust_env = False  # no proxy stands between this program and this machine
+                targets = session.get(f"{self._base}/json/list", timeout=2).json()
+        except (requests.RequestException, ValueError):
+            raise TellModel("APP_NOT_FOUND", f"No debugging port answers at {self._base}.") from None
+        pages = [t for t in targets if t["type"] in ("page", "webview") and t.get("webSocketDebuggerUrl")]
+        return [page for page in pages if not page["url"].startswith(("devtools:", "chrome-extension:"))]
+
+    def _read(self, target: str, url: str) -> tuple[list[Element], bool]:
+        page = self._pages[target] = self._pages.get(target) or Page(url, self._clock)
+        told = page.run("look", self.ROWS)
+        if not told:
+            return list(self._dialog(target, page.dialog)), True
+        return [
+            self._element(target, role, name, value, states, native=(str(told["since"]), str(number)))
+            for number, role, name, value, states in told["rows"]
+        ], told["whole"]
+
+    def _dialog(self, target: str, dialog: Mapping[str, Json]) -> Iterator[Element]:
+        """A dialog of the page stops it: then the dialog is all there is."""
+        yield self._element(target, "dialog", dialog["message"], native=("dialog", ""))
+        for name in ("OK",) if dialog["type"] == "alert" else ("OK", "Cancel"):
+            yield self._element(target, "button", name, native=("dialog", name))
+
+    def _element(
+        self,
+        page: str,
+        role: str,
+        name: str,
+        value: str = "",
+        states: Sequence[str] = (),
+        *,
+        native: tuple[str, ...] = (),
+    ) -> Element:
+        window, address = f"page {page}", (page, *native)
+        return Element(
+            ref="w", role=role, name=name, value=value, states=tuple(states), window=window, native=address
+        )
+
+    def _drop(self, name: str) -> None:
+        page = self._pages.pop(name, None)
+        if page:
+            page.close()
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:
+        """One act on one element, found again first. Raises TellModel."""
+        action = permit.action
+        element = find(seen.elements, action.ref)
+        if element is None:
+            raise TellModel(
+                "ELEMENT_NOT_FOUND", f"there is no {action.ref}", "take a ref from the newest list"
+            )
+        page = self._pages.get(element.native[0])
+        if page is None:
+            raise TellModel("STALE_REF", f"the page of {described(element)} is gone", "look again")
+        if element.native[1:2] == ("dialog",):
+            return self._answer(page, element, action.verb)
+        if action.verb in SWITCHES and not (action.verb == "select" and element.role == "combo box"):
+            return self._switch(page, element, action.verb)
+        if action.verb in ("input", "set_value", "clear", "select"):
+            return self._write(page, element, action)
+        return self._point(page, element, action)
+
+    def _answer(self, page: Page, element: Element, verb: str) -> Receipt:
+        name = element.native[2]
+        if verb != "click" or not name:
+            raise TellModel(
+                "ACTION_NOT_SUPPORTED", "the page waits for its dialog", "click OK or Cancel in it"
+            )
+        page.call("Page.handleJavaScriptDialog", accept=name == "OK")
+        return self._receipt(verb, f"{name}, in the dialog")
+
+    def _key(self, element: Element) -> list[Json] | None:
+        """What the script knows it by; None for the page itself."""
+        return [int(element.native[2]), element.role, element.name] if element.native[2:] else None
+
+    def _aim(self, page: Page, element: Element) -> dict[str, float]:
+        """A point of it, scrolled into view, where nothing covers it. Raises TellModel."""
+        told = page.run("aim", self._key(element))
+        if told and "x" in told:
+            return {"x": told["x"], "y": told["y"]}
+        if told:
+            raise TellModel("ACTION_FAILED", f"{quoted(told['cover'])} is in front of {described(element)}")
+        raise self._lost(page, element)
+
+    def _lost(self, page: Page, element: Element) -> TellModel:
+        if page.dialog:
+            return TellModel("ACTION_FAILED", "a dialog stops the page", "look, and answer it")
+        return TellModel("STALE_REF", f"{described(element)} is gone", "look at the newest list")
+
+    def _point(self, page: Page, element: Element, action: Action) -> Receipt:
+        """With the page's own mouse events: clicks of every kind, hovering, the wheel."""
+        if action.verb not in ("move", "scroll", *TIMES):
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{action.verb} does not work on elements of pages")
+        button, held = parse_click(action.parameter) if action.verb in TIMES else ("left", ())
+        button = action.verb.partition("_")[0] if action.verb in ("right_click", "middle_click") else button
+        at, mouse = self._aim(page, element), partial(page.call, "Input.dispatchMouseEvent")
+        at["modifiers"] = sum(HELD.get(key, 0) for key in held)
+        receipt = self._receipt(action.verb, described(element))
+        if action.verb == "scroll":
+            right, down = parse_scroll(action.parameter)
+            mouse(type="mouseWheel", deltaX=right * NOTCH, deltaY=down * NOTCH, **at)
+            return receipt
+        mouse(type="mouseMoved", **at)
+        for count in range(1, TIMES.get(action.verb, 0) + 1):
+            for kind in ("mousePressed", "mouseReleased"):
+                mouse(type=kind, button=button, clickCount=count, **at)
+        return self._told(page, receipt)
+
+    def _told(self, page: Page, receipt: Receipt) -> Receipt:
+        """With the dialog that the act brought up, if it did."""
+        said = f"; it opened a dialog: {quoted(page.dialog['message'])}" if page.dialog else ""
+        return replace(receipt, message=receipt.message + said)
+
+    def _switch(self, page: Page, element: Element, verb: str) -> Receipt:
+        """Tick, choose, open or focus it, unless it is so already; then read its state back."""
+        word, wanted, roles = SWITCHES[verb]
+        key, receipt = self._key(element), self._receipt(verb, described(element))
+        states = page.run("states", key) if key else None
+        if states is None:
+            raise self._lost(page, element)
+        if (word in states) is wanted:
+            return replace(receipt, delivery="not_delivered", message=f"{receipt.message}: it is so already")
+        if word == "focused":
+            page.run("focus", key)
+        elif roles and element.role not in roles.split(",") and not {"expanded", "collapsed"} & set(states):
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{described(element)} does not take {verb}", "click it")
+        else:
+            self._point(page, element, Action(verb="click"))
+        return read_back(receipt, lambda: (word in (page.run("states", key) or ())) is wanted, self._clock)
+
+    def _write(self, page: Page, element: Element, action: Action) -> Receipt:
+        """Put text into a field, added or in place of what is there, and read it back inside the page."""
+        whole = action.verb != "input"
+        key, text = self._key(element), "" if action.verb == "clear" else action.parameter
+        how = page.run("write", key, text, whole) if key else "no"
+        if how == "no":
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{described(element)} does not take {quoted(text)}")
+        if how not in ("type", "done"):
+            raise self._lost(page, element)
+        if how == "type" and text:
+            page.call("Input.insertText", text=text)
+        elif how == "type":
+            for kind in ("keyDown", "keyUp"):
+                page.call(
+                    "Input.dispatchKeyEvent", type=kind, key="Delete", code="Delete", windowsVirtualKeyCode=46
+                )
+        receipt = self._told(page, self._receipt(action.verb, f"{quoted(text)} into {described(element)}"))
+        return read_back(receipt, lambda: page.run("holds", key, text, whole) is True, self._clock)
+
+    def _receipt(self, verb: str, what: str) -> Receipt:
+        message = f"{verb}: {what}"
+        return Receipt(
+            command=verb, ok=True, delivery="delivered_unverified", mechanism="page", message=message
+        )
+
+    def close(self) -> None:
+        """Let go of every page."""
+        for name in list(self._pages):
+            self._drop(name)
 
 
 # ==============================================================================
