@@ -753,11 +753,11 @@ class Verb(NamedTuple):
 
 # name | fields | needs | channel | risk | takes | meaning
 VERB_TABLE = """
-click | ref point parameter | target | tree | label | ctrl+shift | press; parameter: keys held, back, forward
-double_click | ref point parameter | target | pixels | label | ctrl | press twice
-right_click | ref point parameter | target | pixels | label | ctrl | press the right button
-middle_click | ref point parameter | target | pixels | label | ctrl | press the wheel
-triple_click | ref point parameter | target | pixels | label | ctrl | press three times: selects a line
+click | ref point parameter | target | tree | label | keys held: ctrl+shift; or back, forward | press
+double_click | ref point parameter | target | pixels | label | keys held | press twice
+right_click | ref point parameter | target | pixels | label | keys held | press the right button
+middle_click | ref point parameter | target | pixels | label | keys held | press the wheel
+triple_click | ref point parameter | target | pixels | label | keys held | press three times: selects a line
 move | ref point | target | pixels | none | | put the pointer there
 drag | ref point to | target to | pixels | label | | press at the target, let go at x2, y2
 input | ref point parameter | parameter | tree | text | the text | type exactly this, into the target if given
@@ -941,18 +941,18 @@ class Misread(SoloError):
         self.code, self.at = code, at
 
 
-# Nearly JSON. A quote closes a string only where JSON, or a call, could go on or end behind it. So quotes
-# that nobody escaped stay in the text, and what is valid JSON is read as it is.
+# Nearly JSON. A quote closes a string only where JSON, or a call, could go on or end behind it, and a double
+# one only if the quotes before it made pairs. So quotes that nobody escaped stay in the text, and what is
+# valid JSON is read as it is.
 _END = r"\Z|```|</?\w|<\||//|/\*"
-_WORD = r"(?:true|false|null|True|False|None)\b"
 FOLLOWS = re.compile(
     rf"\s*(?::|[}}\]](?!\s*[\"”])|\)[.。]?[ \t]*(?:[\n`<]|\Z|(?<=\s)\w)|\w+\s*=|{_END}"
-    rf"|,\s*(?:[\[{{(\"'“\d}}\]-]|{_WORD}|\w+\s*[:=]|{_END})"
+    rf"|,\s*(?:[\[{{(\"'“\d}}\]-]|(?:[tT]rue|[fF]alse|null|None)\b|\w+\s*[:=]|{_END})"
     r"|(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|“[^”]*”)\s*:)",
     re.S,
 )
 CLOSING = {'"': '"', "'": "'", "“": '”"'}
-KEY = re.compile(r"([\w.-]+)\s*[:=](?!=)")
+BARE = {"}": re.compile(r"([\w.-]+)\s*:"), ")": re.compile(r"(\w+)\s*=(?!=)"), "]": re.compile(r"(?!)")}
 BLANK = re.compile(r"(?:[\s,]+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z))*")
 ENDED = re.compile(_END)
 NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d*)?(?:[eE][-+]?\d{1,2})?(?![\w.%])")
@@ -976,12 +976,12 @@ def _unescape(raw: str) -> str:
 class Reader:
     """Reads one value from text that is nearly JSON, or a call's arguments, once through. Raises Misread.
 
-    Comments, Python's names, bare keys, loose quotes and missing commas are put up with. Brackets missing at
-    the very end are too, unless the reply was cut; a number or a text that may be longer never is.
+    Comments, Python's names, bare keys, loose quotes and missing commas are put up with; so are brackets
+    missing at the very end, unless the reply was cut or a quote was loose. No number or text is completed.
     """
 
     def __init__(self, text: str, at: int = 0, *, cut: bool = True) -> None:
-        self.text, self.at, self.cut = text, at, cut
+        self.text, self.at, self.cut, self.loose = text, at, cut, False
 
     def wrong(self) -> Misread:
         near = self.text[max(0, self.at - 20) : self.at + 20]
@@ -1020,10 +1020,10 @@ class Reader:
         found: list[tuple[str, Json]] = []
         while (mark := self.upcoming()) != closer:
             if ENDED.match(self.text, self.at):
-                if self.cut or self.text[-1:] in ",:":
+                if self.cut or self.loose or self.text[-1:] in ",:":
                     raise self.short()
                 return found
-            key = KEY.match(self.text, self.at) if closer != "]" else None
+            key = BARE[closer].match(self.text, self.at)
             label, self.at = (key[1], key.end()) if key else ("", self.at)
             if not key and closer == "}":
                 label = self.string().strip() if mark in CLOSING else ""
@@ -1035,12 +1035,15 @@ class Reader:
         return found
 
     def string(self) -> str:
-        """The text between the quotes that begin here."""
-        start = self.at + 1
-        for mark in re.compile(rf"\\.|[{CLOSING[self.text[self.at]]}]", re.S).finditer(self.text, start):
-            if mark[0][0] != "\\" and FOLLOWS.match(self.text, mark.end()):
-                self.at = mark.end()
+        """The text between the quotes that begin here. Double quotes inside it come in pairs."""
+        quote, start, loose = self.text[self.at], self.at + 1, 0
+        for mark in re.compile(rf"\\.|[{CLOSING[quote]}]", re.S).finditer(self.text, start):
+            if mark[0][0] == "\\":
+                continue
+            if (quote != '"' or loose % 2 == 0) and FOLLOWS.match(self.text, mark.end()):
+                self.at, self.loose = mark.end(), self.loose or loose > 0
                 return _unescape(self.text[start : mark.start()])
+            loose += 1
         raise self.short()
 
 
@@ -1064,6 +1067,7 @@ LINE = re.compile(r"\n[^\w\n]*(action\s*[:：]\W*)?\Z", re.I)
 PARAMETER = re.compile(
     r"\s*(?:<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>|<arg_key>([\w.-]+)</arg_key>\s*<arg_value>)"
 )
+QUOTED = re.compile(r"[^\n]*[\"'”]")  # behind loose quotes: was that really the end?
 GAP = re.compile(r"(?:[\s,;`\]]|json|python|action\s*[:：]|<[^<>]*>)*", re.I)
 
 
@@ -1149,6 +1153,8 @@ def _pieces(text: str, *, cut: bool) -> list[Piece]:
             reader = Reader(text, event.start() if kind == "json" else at, cut=cut)
             try:
                 value = READERS[kind](reader)
+                if reader.loose and QUOTED.match(text, reader.at):
+                    raise reader.wrong()
             except Misread as error:
                 value, reader.at = error, max(reader.at, error.at, at)
             if opening[0] and isinstance(value, dict):
@@ -1593,12 +1599,11 @@ def action_schema() -> dict[str, Json]:
 
 def describe_verbs() -> str:
     """The verbs, a line each, for the prompt and the guide."""
-    shown = {"ref": "ref", "point": "x y", "to": "x2 y2", "parameter": "parameter"}
     told = []
     for verb in VERBS.values():
-        takes = f", such as {verb.takes}" if verb.takes else ""
-        fields = " ".join(shown[field] for field in verb.fields)
-        told.append(f"{verb.name} ({fields}{takes}): {verb.meaning}")
+        shown = {"ref": "ref", "point": "x y", "to": "x2 y2", "parameter": f"parameter ({verb.takes})"}
+        fields = ", ".join(shown[field] for field in verb.fields).replace("ref, x y", "ref or x y")
+        told.append(f"{verb.name}: {verb.meaning}. Fields: {fields}")
     return "\n".join(told)
 
 

@@ -289,7 +289,7 @@ def test_schema_is_one_that_every_strict_server_takes() -> None:
 
 def test_every_verb_is_described_once_and_well_formed() -> None:
     lines = describe_verbs().splitlines()
-    assert [line.split(" ")[0] for line in lines] == list(VERBS)
+    assert [line.split(":")[0] for line in lines] == list(VERBS)
     for verb in VERBS.values():
         assert set(verb.fields) <= {"ref", "point", "to", "parameter"}
         assert set(verb.needs) <= {*verb.fields, "target"}
