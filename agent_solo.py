@@ -1069,6 +1069,7 @@ LINE = re.compile(r"\n[^\w\n]*(action\s*[:：]\W*)?\Z", re.I)
 PARAMETER = re.compile(
     r"\s*(?:<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?\s*>|<arg_key>([\w.-]+)</arg_key>\s*<arg_value>)"
 )
+MEANT = re.compile(r"[{\[]\s*[\"'“{]")  # JSON surely, where braces in prose or code are not
 QUOTED = re.compile(r"[^\n]*[\"'”]")  # behind loose quotes: was that really the end?
 GAP = re.compile(r"(?:[\s,;`\]]|json|python|action\s*[:：]|<[^<>]*>)*", re.I)
 
@@ -1101,10 +1102,8 @@ def _elements(reader: Reader) -> Json:
 def _arguments(reader: Reader) -> Json:
     """A call's arguments; those without a name are a place, a number, or the parameter."""
     members = reader.members(")")
-    named, given = (
-        {name: value for name, value in members if name},
-        [value for name, value in members if not name],
-    )
+    named = {name: value for name, value in members if name}
+    given = [value for name, value in members if not name]
     if given and all(isinstance(value, (int, float)) for value in given):
         return {"coordinate": given, **named} if len(given) > 1 else {"number": given[0], **named}
     return {"parameter": given[0] if len(given) == 1 else given, **named} if given else named
@@ -1125,7 +1124,7 @@ def _opening(text: str, event: re.Match[str], since: int) -> tuple[str, bool] | 
     if event["json"]:
         label = LABEL.match(before)
         name = label[1] or (label[2] if _verb_name(label[2]) else "") if label else ""
-        return name, bool(name) or text[event.end() : event.end() + 9].lstrip()[:1] in ('"', "'", "“", "{")
+        return name, bool(name or MEANT.match(text, event.start()))
     if event["xml"]:
         return event["function"], True
     line = LINE.search(before if since else f"\n{before}")
@@ -1206,9 +1205,21 @@ def _called(fields: dict[str, Json]) -> Json:
     return None
 
 
-MACHINE = re.compile(
-    r"(?:\w+\.)*(?:computer|desktop|browser|mobile|phone|gui|screen|mouse)\w*|do|act|action", re.I
-)
+MACHINE = re.compile(r"(?:\w+\.)*(?:computer|desktop|browser|mobile|gui|screen|mouse)\w*|do|act|action", re.I)
+
+
+def _verb_as_key(fields: dict[str, Json], *, pointed: bool) -> tuple[str, dict[str, Json]]:
+    """{"click": {...}}, {"wait": 2}. AgentCPM's POINT is a click unless it begins a swipe."""
+    names = [name for name in fields if name in VERB_NAMES and fields[name] not in (None, False, "")]
+    if len({VERB_NAMES[name] for name in names}) > 1:
+        raise Misread("ambiguous", f"several actions in one object: {', '.join(names)}; write one")
+    if not names:
+        return ("click" if pointed and not fields.keys() & {"to", "duration"} else ""), fields
+    inner = fields.pop(names[0])
+    if isinstance(inner, dict):
+        return names[0], {**fields, **_squashed(inner)}
+    place = isinstance(inner, list) and all(isinstance(item, (int, float)) for item in inner)
+    return names[0], {**fields, "coordinate" if place else "parameter": None if inner is True else inner}
 
 
 def unwrap(value: Json, outer: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
@@ -1233,20 +1244,6 @@ def unwrap(value: Json, outer: Mapping[str, Json]) -> tuple[str, dict[str, Json]
         return name, {**fields, **_squashed(called or {})}
     tool = name if not verb else _text(fields.get("tool") or fields.get("toolname") or fields.get("name"))
     return "tool", {**fields, "parameter": {"name": tool, "arguments": called} if tool else called}
-
-
-def _verb_as_key(fields: dict[str, Json], *, pointed: bool) -> tuple[str, dict[str, Json]]:
-    """{"click": {...}}, {"wait": 2}. AgentCPM's POINT is a click unless it begins a swipe."""
-    names = [name for name in fields if name in VERB_NAMES and fields[name] not in (None, False, "")]
-    if len({VERB_NAMES[name] for name in names}) > 1:
-        raise Misread("ambiguous", f"several actions in one object: {', '.join(names)}; write one")
-    if not names:
-        return ("click" if pointed and not fields.keys() & {"to", "duration"} else ""), fields
-    inner = fields.pop(names[0])
-    if isinstance(inner, dict):
-        return names[0], {**fields, **_squashed(inner)}
-    place = isinstance(inner, list) and all(isinstance(item, (int, float)) for item in inner)
-    return names[0], {**fields, "coordinate" if place else "parameter": None if inner is True else inner}
 
 
 PAIRS = {"start": ("x y", "x1 y1", "startx starty", "fromx fromy"), "end": ("x2 y2", "endx endy", "tox toy")}
@@ -1525,9 +1522,8 @@ def _read(reply: Mapping[str, Json], canvas: Canvas) -> Decision:
         raise Misread("refusal" if refusal else finish, f"refused: {refusal[:200] or 'by a content filter'}")
     cut, calls = finish in CUT, reply.get("tool_calls")
     calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    said, thought = map(
-        _content, (reply.get("content"), reply.get("reasoning") or reply.get("reasoning_content"))
-    )
+    said = _content(reply.get("content"))
+    thought = _content(reply.get("reasoning") or reply.get("reasoning_content"))
     text = "" if calls else said or ("" if cut else thought)
     pieces = [Piece("json", True, call) for call in calls] or _pieces(text, cut=cut)
     decided = [(piece, _decide(piece, canvas)) for piece in pieces if piece.kind == "json" or not cut]
@@ -1536,10 +1532,9 @@ def _read(reply: Mapping[str, Json], canvas: Canvas) -> Decision:
     if cut and (not chosen or isinstance(chosen.action, Unreadable)):
         raise Misread("truncated", "the reply was cut off at its length limit; write it again, shorter")
     if not chosen:
-        shape = "empty" if not text else "bad_shape" if text[0] == "[" else "no_action"
-        raise Misread(
-            "refusal" if REFUSES.match(text) else shape, f"no action in {text[:200]!a:.300}; {SHAPE}"
-        )
+        code = "empty" if not text else "bad_shape" if text[0] == "[" else "no_action"
+        code = "refusal" if REFUSES.match(text) else code
+        raise Misread(code, f"no action in {text[:200]!r:.300}; {SHAPE}")
     before = re.sub(r"\A\W*Thought\s*:\s*|\W*Action\W*\Z", "", text[: found[0][0].start][:2000])
     note = " ".join(filter(None, (chosen.note, "" if said or calls else BORROWED)))
     return replace(chosen, reasoning=chosen.reasoning or before.strip() or thought[:2000], note=note)
@@ -1549,12 +1544,15 @@ def parse_reply(message: Mapping[str, Json] | str, *, space: Space, width: int, 
     """What a reply asks for, in pixels of the image. Never raises, and never guesses between two actions."""
     reply = {"content": message} if isinstance(message, str) else message
     try:
-        return _read(reply, Canvas(space, width, height))
+        decision = _read(reply, Canvas(space, width, height))
     except Misread as error:
-        action = Unreadable(code=error.code, message=error.sentence, raw=str(reply.get("content"))[:2000])
+        decision = Decision(action=Unreadable(code=error.code, message=error.sentence))
     except RecursionError:
-        action = Unreadable(code="invalid_json", message=f"brackets in brackets without end; {SHAPE}")
-    return Decision(action=action)
+        wrong = f"brackets in brackets without end; {SHAPE}"
+        decision = Decision(action=Unreadable(code="invalid_json", message=wrong))
+    if isinstance(decision.action, Action) or not isinstance(reply.get("content"), str):
+        return decision
+    return replace(decision, action=replace(decision.action, raw=reply["content"][:2000]))
 
 
 def action_fields(action: Action) -> dict[str, Json]:

@@ -117,6 +117,7 @@ def test_an_error_quotes_the_reply_and_says_what_to_write() -> None:
     assert isinstance(action, Unreadable)
     assert "I will press the button." in action.message
     assert '{"action"' in action.message
+    assert action.raw == "I will press the button."
     told = parse_reply('{"action":"click","x":11,"y":3}', space=PX, width=10, height=10).action
     assert isinstance(told, Unreadable)
     assert "x 0 to 9" in told.message
