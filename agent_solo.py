@@ -3825,6 +3825,9 @@ class Tree:
 
     def _reach(self, permit: Permit, seen: Snapshot, target: Element) -> Receipt:
         """By pointer and keyboard, where the element is now; the window stays the one that was judged."""
+        if "covered" in target.states:
+            hint = "bring its window forward with focus_window, or close what is in front"
+            raise TellModel("ACTION_FAILED", f"another window covers {described(target)}", hint)
         receipt = self._touch(replace(permit, aim=target.box.centre if target.box else None), seen)
         return replace(receipt, message=f"{receipt.message}, on {described(target)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agent_solo import (
     Action,
     Box,
+    Element,
     Numbers,
     Permit,
     Receipt,
@@ -19,6 +21,7 @@ from agent_solo import (
     TellModel,
     Tree,
     Window,
+    clip,
     listing,
 )
 
@@ -471,6 +474,84 @@ def test_a_text_that_repeats_its_button_is_not_listed_twice() -> None:
     assert Desk(form(*things)).lines()[1:] == ['e1 button "Save"']
 
 
+# Looking at what real applications answered (tests/record.py)
+
+
+class Recorded:
+    """A bus that answers as an application did when it was recorded, and knows nothing else."""
+
+    def __init__(self, name: str) -> None:
+        told = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+        self.id, self.calls = told["id"], told["calls"]
+        self.windows = [
+            Window(**{**window, "box": Box(**window["box"]), "frame": tuple(window["frame"])})
+            for window in told["windows"]
+        ]
+
+    def ask(self, calls: Sequence[Any], *, until: float) -> list[Any]:
+        return [self.calls[json.dumps(call)] for call in calls]
+
+    def look(self) -> tuple[list[str], tuple[Element, ...]]:
+        tree = Tree(
+            Windows(*self.windows),
+            StillClock(),
+            touch=lambda *_: None,
+            allowed=lambda window: True,
+            environ={},
+            connect=lambda *_: self,
+        )
+        sight = tree.look(acted=False)
+        assert sight.complete
+        elements = Numbers().number(sight.elements)
+        return listing(elements, self.windows).split("\n"), elements
+
+
+@pytest.mark.parametrize("toolkit", ["gtk3", "gtk4"])
+def test_both_gtks_tell_the_same_form(toolkit: str) -> None:
+    lines, elements = Recorded(toolkit).look()
+    assert lines == [
+        'in window "GTK form":',
+        'e1 text "Name"',
+        'e2 text field "Name" [focused]',
+        'e3 text "PIN"',
+        "e4 password field",
+        'e5 check box "Express"',
+        'e6 slider = "0"',
+        'e7 button "Save"',
+        'e8 button "Locked" [disabled]',
+    ]
+    window = Recorded(toolkit).windows[0].box
+    assert all(clip(element.box, window) == element.box for element in elements)
+
+
+def test_qt6_tells_the_form_and_the_part_of_a_table_of_1000_rows_that_shows() -> None:
+    lines, elements = Recorded("qt6").look()
+    assert lines[:12] == [
+        'in window "Qt form":',
+        'e1 text "Name"',
+        'e2 text field "Name" [focused]',
+        'e3 text "PIN"',
+        'e4 password field "PIN"',
+        'e5 text "Age"',
+        'e6 spin button "Age" = "0"',
+        'e7 text "Colour"',
+        'e8 combo box "Colour" = "red" [collapsed]',
+        'e9 text "Notes"',
+        'e10 text field "Notes"',
+        'e11 check box "Express"',
+    ]
+    cells = [element.name for element in elements if element.role == "cell"]
+    assert cells == [f"{row}:{column}" for row in range(5) for column in range(3)]
+
+
+def test_qt5_is_listed_without_the_panels_and_lists_that_are_hidden() -> None:
+    lines, _ = Recorded("qt5").look()
+    assert 'e17 tab "Execute SQL"' in lines
+    assert 'e25 combo box "Mode:" = "Text" [disabled]' in lines
+    assert not any("Show SQL submitted by" in line or "RTL Text" in line for line in lines)
+    assert len(lines) < 60
+
+
 # Acting
 
 
@@ -630,6 +711,18 @@ def test_input_types_by_keyboard_and_is_verified_by_the_field() -> None:
     assert (receipt.delivery, receipt.mechanism) == ("delivered_verified", "physical")
     desk.then = lambda: None
     assert refused(lambda: desk.act("input", "Street", "more")).code == "ACTION_FAILED"
+
+
+def test_what_another_window_of_the_same_program_covers_is_not_pressed() -> None:
+    dialog = replace(WINDOW, id="0x5", title="Sure?", box=Box(x=100, y=50, width=200, height=100))
+    tops = [
+        Thing(FRAME, "Orders", (99, 30, 402, 325), inside=[Thing(BUTTON, "Save", (110, 60, 60, 20))]),
+        Thing(16, "Sure?", (100, 50, 200, 100), inside=[Thing(BUTTON, "Yes", (110, 100, 60, 20))]),
+    ]
+    desk = Desk(App(bus=":1.2", tops=tops), windows=[dialog, WINDOW])
+    told = refused(lambda: desk.act("click", "Save"))
+    assert (told.code, told.delivery, desk.touched) == ("ACTION_FAILED", "not_delivered", [])
+    assert desk.act("click", "Yes").ok
 
 
 def test_focus_activates_the_window_first() -> None:
