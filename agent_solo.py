@@ -3361,7 +3361,7 @@ ROLES = {
         "129 button, 130 switch",
     )
 }
-WRITTEN = frozenset({"cell", "combo box", "heading", "terminal", "text", "text field"})  # text is their value
+WRITTEN = frozenset({"cell", "combo box", "heading", "text", "text field"})  # text is their value
 MEASURED = frozenset({"dial", "progress bar", "slider", "spin button"})  # a number is their value
 # States by bit; MANAGES_DESCENDANTS is said by tables and trees.
 ACTIVE, CHECKED, EDITABLE, EXPANDABLE, EXPANDED, PRESSED, SENSITIVE = 1, 4, 7, 9, 10, 20, 24
@@ -3503,13 +3503,8 @@ class Reading:
 
     def _read(self) -> None:
         cache = (self._root[0], "/org/a11y/atspi/cache")
-        tops, toolkit, items = self._ask(
-            [
-                asked(self._root, self.CHILDREN),
-                asked(self._root, self.TOOLKIT),
-                asked(cache, "Cache.GetItems"),
-            ]
-        )
+        questions = [(self._root, self.CHILDREN), (self._root, self.TOOLKIT), (cache, "Cache.GetItems")]
+        tops, toolkit, items = self._ask([asked(at, member) for at, member in questions])
         self._gtk4 = toolkit == "GTK"  # GTK 3 says "gtk"
         frames = self._adopt({tuple(top): self._root for top in tops or ()})
         self._learn(frames, self.NAME)
@@ -3580,18 +3575,14 @@ class Reading:
             told = self._ask([asked(table, f"Table.Get{axis}AtIndex", "i", index) for index in indexes])
             met.append([-1 if place is None else place for place in told])
         boxes = [self._facts[hit, self.EXTENTS] or (0, 0, 0, 0) for hit in hits]
-        known = sorted(
-            (*both, box[1], box[3]) for *both, box in zip(*met, boxes, strict=True) if min(both) >= 0
-        )
+        known = [(*at, box[1], box[3]) for *at, box in zip(*met, boxes, strict=True) if min(at) >= 0]
         if not known:
             return []
-        (first, _, upper, _), (last, _, lower, _) = known[0], known[-1]
-        tall = max(1, min(cell[3] for cell in known))
+        (first, _, upper, _), (last, _, lower, _) = min(known), max(known)
+        tall, wide = max(1, min(cell[3] for cell in known)), [cell[1] for cell in known]
         rows = range(max(0, first - (upper - y) // tall - 1), last + (y + height - lower) // tall + 1)
-        columns = [cell[1] for cell in known]
-        pairs = [
-            (row, column) for row in rows for column in range(max(0, min(columns) - 1), max(columns) + 2)
-        ]
+        columns = range(max(0, min(wide) - 1), max(wide) + 2)
+        pairs = [(row, column) for row in rows for column in columns]
         self.complete = self.complete and len(pairs) <= self.CELLS
         told = self._ask([asked(table, "Table.GetAccessibleAt", "ii", *pair) for pair in pairs[: self.CELLS]])
         return [tuple(cell) for cell in told if cell]
@@ -3678,12 +3669,9 @@ class Reading:
         return next((tuple(to[0]) for kind, to in relations if kind == LABELLED_BY and to), None)
 
     def _element(self, at: Place, spot: Spot) -> Element:
-        role, name, number = (
-            self._role(at),
-            plain(self._facts[at, self.NAME]),
-            self._facts.get((at, self.VALUE)),
-        )
-        value = f"{number:g}" if number is not None else self._facts.get((at, self.TEXT)) or ""
+        role, name = self._role(at), plain(self._facts[at, self.NAME])
+        number, text = (self._facts.get((at, fact)) for fact in (self.VALUE, self.TEXT))
+        value = text or "" if number is None else f"{number:g}"
         place = self._label(at)
         label = self._facts.get((place, self.NAME)) if place else ""
         if role == "combo box" and label:  # the name of a combo box is what is chosen in it
@@ -3780,10 +3768,13 @@ class Tree:
         return bus
 
     def _read(self, name: str, pid: int, windows: Sequence[Window], *, until: float) -> Reading:
+        limit = min(until, self._clock.now() + self.LIMIT)
+        return Reading(self._connected(), name, windows, pid=pid, until=limit)
+
+    def _connected(self) -> Bus:
         if self._bus is None:
             raise TellModel("STALE_REF", "the accessibility bus is gone", "look again")
-        limit = min(until, self._clock.now() + self.LIMIT)
-        return Reading(self._bus, name, windows, pid=pid, until=limit)
+        return self._bus
 
     def act(self, permit: Permit, seen: Snapshot) -> Receipt:
         """One act on one element, found again first. Raises TellModel."""
@@ -3817,7 +3808,7 @@ class Tree:
             return replace(same[0], ref=element.ref)
         if same:
             raise TellModel(
-                "AMBIGUOUS_TARGET", f"{who} is gone; {len(same)} others look like it", "look again"
+                "AMBIGUOUS_TARGET", f"{who} is gone, {len(same)} others look like it", "look again"
             )
         if not reading.complete:
             raise TellModel("APP_UNRESPONSIVE", f"its application did not say where {who} is", "look again")
@@ -3856,7 +3847,8 @@ class Tree:
     def _write(self, verb: str, target: Element, text: str) -> Receipt:
         """Set a field's text or number through its own interface, then read it back."""
         at, who = place_of(target), described(target)
-        receipt = self._receipt(verb, f"set {who} to {quoted(text)}")
+        secret = target.role == "password field"
+        receipt = self._receipt(verb, f"set {who}" if secret else f"set {who} to {quoted(text)}")
         if target.role in MEASURED:
             if not re.fullmatch(r"-?\d+(\.\d+)?", text):
                 raise TellModel("INVALID_ARGS", f"{who} takes a number, not {quoted(text)}")
@@ -3866,24 +3858,19 @@ class Tree:
         if "read-only" in target.states:
             raise TellModel("ACTION_NOT_SUPPORTED", f"{who} is read-only")
         self._send(asked(at, "EditableText.SetTextContents", "s", text))
-        if target.role == "password field":
-            return receipt
-        return read_back(receipt, lambda: self._text(target) == text, self._clock)
+        return receipt if secret else read_back(receipt, lambda: self._text(target) == text, self._clock)
 
     def _text(self, target: Element) -> str:
         """All of its text. Raises TellModel if it cannot be read."""
         count = self._ask(asked(place_of(target), Reading.LENGTH))
-        text = self._ask(
-            asked(place_of(target), Reading.TEXT, "ii", 0, count or 0)
-        )  # GTK 4 has no -1 for all
+        # GTK 4 does not take -1 for all of it
+        text = self._ask(asked(place_of(target), Reading.TEXT, "ii", 0, count or 0))
         if not isinstance(text, str):
             raise TellModel("ACTION_NOT_SUPPORTED", "its text cannot be read")
         return text
 
     def _ask(self, call: Call) -> Json:
-        if self._bus is None:
-            raise TellModel("STALE_REF", "the accessibility bus is gone", "look again")
-        return self._bus.ask([call], until=self._clock.now() + self.LIMIT)[0]
+        return self._connected().ask([call], until=self._clock.now() + self.LIMIT)[0]
 
     def _send(self, call: Call) -> None:
         """A call that changes something. Raises TellModel."""
@@ -4270,7 +4257,8 @@ class Pages:
                 page.call(
                     "Input.dispatchKeyEvent", type=kind, key="Delete", code="Delete", windowsVirtualKeyCode=46
                 )
-        receipt = self._told(page, self._receipt(action.verb, f"{quoted(text)} into {described(element)}"))
+        said = "" if element.role == "password field" else f"{quoted(text)} into "
+        receipt = self._told(page, self._receipt(action.verb, f"{said}{described(element)}"))
         return read_back(receipt, lambda: page.run("holds", key, text, whole) is True, self._clock)
 
     def _receipt(self, verb: str, what: str) -> Receipt:

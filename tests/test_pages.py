@@ -275,7 +275,8 @@ def test_typing_is_read_back_inside_the_page(browser: Browser, pages: Pages) -> 
         "write": "type",
         "holds": lambda key, text, whole: (key, text, whole) == ([2, "password field", "PIN"], "7", False),
     }
-    assert act(pages, "input", "PIN", "7").delivery == "delivered_verified"
+    receipt = act(pages, "input", "PIN", "7")
+    assert (receipt.delivery, receipt.message) == ("delivered_verified", 'input: w3 password field "PIN"')
     told = refused(lambda: act(pages, "set_value", "Name", "7"))
     assert (told.code, told.delivery) == ("ACTION_FAILED", "delivered_unverified")
 

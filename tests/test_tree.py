@@ -670,7 +670,8 @@ def test_a_field_that_keeps_its_old_text_is_a_failure() -> None:
 def test_a_password_is_set_and_not_read_back() -> None:
     pin = Thing(PASSWORD, "PIN", (110, 60, 90, 20), (*PLAIN, "editable"), text="")
     desk = Desk(form(pin))
-    assert desk.act("set_value", "PIN", "1234").delivery == "delivered_unverified"
+    receipt = desk.act("set_value", "PIN", "1234")
+    assert (receipt.delivery, receipt.message) == ("delivered_unverified", 'set e1 password field "PIN"')
     assert pin.text == "1234"
     assert "GetText" not in {member for _, member in desk.stage.heard}
 
