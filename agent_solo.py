@@ -85,12 +85,15 @@ from base64 import b64encode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import astuple, dataclass, field, replace
-from functools import partial
+from fnmatch import fnmatchcase
+from functools import lru_cache, partial
 from io import BytesIO, StringIO
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from unicodedata import category, normalize
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -431,6 +434,7 @@ class Refusal:
     code: str
     message: str
     hint: str = ""
+    counts: bool = True
     fatal: str = ""  # "person_needed" ends the run
 
 
@@ -1865,6 +1869,630 @@ def compare(before: Snapshot, after: Snapshot) -> Change:
 # ==============================================================================
 # 8. Guards: what is refused, what is asked, what is let through; the only maker of Permits
 # ==============================================================================
+#
+#   action, windows -> Policy.judge -> Permit | Refusal | Question -> Policy.answered -> Permit | Refusal
+#   steps, action   -> Repeats      -> a sentence for the model; Stuck when it did not help
+#   what it costs   -> Budget       -> LimitReached, before it is spent
+#   any text        -> mask         -> the text without secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the person allows: windows by pattern, or any; and when to be asked: risky, all or never."""
+
+    patterns: tuple[str, ...] = ()
+    any_window: bool = False
+    confirm: str = "risky"
+
+
+def clear(text: str) -> str:
+    """Text as it reads: full-width letters made plain, what cannot be seen taken out."""
+    if text.isascii() and text.isprintable():
+        return text
+    # in pieces: a long run of combining marks takes quadratic time
+    whole = "".join(normalize("NFKC", text[at : at + 256]) for at in range(0, len(text), 256))
+    return "".join(c for c in whole if c in "\t\n\r" or category(c) not in ("Cc", "Cf", "Mn", "Me"))
+
+
+def fits(pattern: str, window: Window) -> bool:
+    """True if a --window pattern fits: part of the title or application, or with wildcards all of one.
+
+    title:, app: and id: look at that alone, and at all of it. An empty pattern fits nothing.
+    """
+    fields = {"title": window.title, "app": window.app, "id": window.id}
+    names = {name: clear(value).casefold() for name, value in fields.items()}
+    sought = clear(pattern).strip().casefold()
+    name, colon, rest = (part.strip() for part in sought.partition(":"))
+    if colon and name in names:
+        return rest != "" and (names[name] == rest or fnmatchcase(names[name], rest))
+    part = sought in names["title"] or sought in names["app"]
+    return sought != "" and (part or any(fnmatchcase(value, sought) for value in names.values()))
+
+
+def windows_named(text: str, windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The windows meant by an id, a title, or else a part of title or application; never an own one."""
+    sought, others = text.strip().casefold(), [window for window in windows if not window.own]
+    ways: tuple[Callable[[Window], bool], ...] = (
+        lambda window: window.id.casefold() == sought,
+        lambda window: window.title.casefold() == sought,
+        lambda window: sought in window.title.casefold() or sought in window.app.casefold(),
+    )
+    found = ([window for window in others if sought and way(window)] for way in ways)
+    return tuple(next(filter(None, found), ()))
+
+
+def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
+    """The tool of that name, or the only one called so by its server, however written. Raises TellModel."""
+    bare = {key: re.sub(r"[\W_]+", "_", key.lower()).removeprefix("mcp_") for key in (name, *tools)}
+    bare |= {one.original: re.sub(r"[\W_]+", "_", one.original.lower()) for one in tools.values()}
+    fitting = [one for one in tools.values() if bare[name] in (bare[one.original], bare[one.name])]
+    if name in tools or len(fitting) == 1:
+        return tools.get(name) or fitting[0]
+    near = [one.name for one in fitting] or difflib.get_close_matches(name, tools, 5, 0.3) or [*tools][:5]
+    sentence = f"{'several tools are' if fitting else 'no tool is'} called {quoted(name)}"
+    raise TellModel("INVALID_ARGS", sentence, f"There is {', '.join(near) or 'none'}.")
+
+
+# What cannot be taken back: each is enough anywhere in a short label, or where a longer one begins.
+FINAL_WORDS: Final = (
+    "delete|remove|erase|discard|destroy|wipe|shred|purge|submit|pay|buy|purchase|donate|send|publish|"
+    "uninstall|overwrite|unsubscribe|deploy|revoke|deactivate|withdraw|sign ?out|log ?(?:out|off)|shut ?down|"
+    "power off|don['’]?t save|without saving|empty (?:the )?(?:recycle )?(?:bin|trash)|factory reset|"
+    "cancel (?:(?:my|the|your) )?(?:order|subscription|account|plan|membership|booking|reservation)|"
+    "clear (?:all|everything|history|data|browsing data|database|log)|close (?:(?:my|the|your) )?account"
+)
+# Also nouns and harmless verbs: these count alone, or before one of the words in brackets.
+MIXED_WORDS: Final = {
+    "order": "now|and",
+    "format": "disk|drive|volume|partition|device|card|usb|sd|[a-z]:",
+    "transfer": "now|money|funds|ownership|all",
+    "post": "now|all|it|comment|reply|message|tweet|review|update",
+    "reset": "now|all|everything|password|settings|to|device|pc|account|database|data",
+    "re(?:start|boot)": "now|and|computer|device|pc|server|system|service|anyway",
+    "merge": "now|all|into|anyway|pull|branch",
+    "replace": "all|it|files?|the|existing|anyway",
+    "drop": "table|database|column|index|collection|schema|all",
+}
+CHINESE_WORDS: Final = (
+    "(?<![已未不待])(?<!不要|取消|撤销)(?:删除|刪除|移除|清空|清除|抹掉|销毁|丢弃|放弃|不保存|提交|格式化|支付|付款|付费|"
+    "购买|購買|下单|充值|提现|捐款|发送|發送|傳送|送出|转账|转帐|轉帳|汇款|发布|發佈|卸载|解除安裝|重置|恢复出厂|覆盖|覆蓋|"
+    "关机|關機|重启|重新启动|重新啟動|注销|登出|退出登录|退订|取消订[阅单]|部署)"
+    "(?![者人宝于的中过]|记录|历史|时间|日期|失败|成功|列表)"
+)
+LEAD: Final = r"(?:(?:yes|ok|please|confirm|place|complete|force|hard|squash|and|the|your|my)\W{1,3}){0,5}"
+MIXED: Final = "|".join(
+    rf"{one}(?:\W{{0,3}}$|\W{{1,3}}(?:{objects})(?!\w))" for one, objects in MIXED_WORDS.items()
+)
+FATEFUL: Final = re.compile(rf"{CHINESE_WORDS}|🗑|(?<![^\W_])(?:{FINAL_WORDS})(?![^\W_])|^{LEAD}(?:{MIXED})")
+NEGATED: Final = re.compile(r"(?:no|never|how|why|undo|do not)\b|don['’]?t (?!save)")
+TRASH: Final = re.compile(r"\b(?:trash|recycle bin|wastebasket)\b|回收站|废纸篓", re.I)
+ASSENT: Final = re.compile(
+    r"(?:ok|okay|yes|confirm|continue|apply|proceed|next|done|accept|agree|go|确定|是|确认|继续|好|同意)\W*",
+    re.I,
+)
+LOOKALIKES: Final = str.maketrans("аеорсухіѕјԁһ", "aeopcyxisjdh")  # Cyrillic letters that pass for Latin ones
+
+# In the model's own words they count where they name what is pressed now, or why a plain button is.
+PRESS: Final = (
+    r"(?<!not )(?<!n't )(?<!n’t )(?<!never )(?<!then )(?<!before )(?<!after )(?<!without )"
+    r"\b(?:click|press|tap|hit|push|choose|select)(?:ing)?\b"
+)
+BETWEEN: Final = (
+    r"[^\w.;!?\n]{1,3}(?!(?:to|and|then|near|next|beside|below|above|under|over|of|in|inside|from|without|not|"
+    r"instead)\b)"
+)
+ACTS: Final = (
+    rf"(?:{FINAL_WORDS}|{'|'.join(MIXED_WORDS)})\b(?!\W(?:(?:the|my|a)\W)?(?:search|query|command|url)\b)"
+)
+SAID: Final = re.compile(
+    rf"{PRESS}(?:{BETWEEN}\w{{1,30}}){{0,4}}?{BETWEEN}{ACTS}"
+    rf"|{PRESS}[^.;\n]{{0,60}}?\b(?:icon|button|ok|yes|confirm|continue|enter|return)\b[^.;\n]{{0,20}}?"
+    rf"\bto (?:\w{{1,20}}ly )?{ACTS}"
+    rf"|(?<![不别])(?<!不要)(?:点击|单击|双击|点按|按)[^。；;，,\n]{{0,8}}?{CHINESE_WORDS}",
+    re.I,
+)
+
+# What a text does where it is run, and how that is known. "@" is where a command begins, "…" more of its
+# line, "»" a redirection, a blank any space. Rows have a bounded reach, so that time stays linear.
+DESTRUCTIVE: Final = r"""
+deletes files
+    \b(?-i:rm) --?\w|@(?-i:rm|rmdir|unlink|shred|srm|trash) [^\d\s]|\bxargs (?:-\S{1,20} ){0,5}(?-i:rm)\b
+    @(?:del|erase|rd|rmdir|deltree) (?:/\w|["']?[a-z]:|["']?[%*.]|\S{0,99}[\\*])
+    \b(?:remove-item|clear-content|clear-recyclebin|rimraf|unlinksync)\b|\bfs\.rm|\bfileutils\.rm
+    \bfind\b… -delete\b|\b(?:rsync|robocopy)\b… (?:--del|/mir|/purge)
+    \bshutil\.rmtree|\bos\.(?:remove|unlink|rmdir|removedirs)\b|\.(?:unlink|rmdir|rmtree)\(
+    \b(?:file|directory|files)\.delete\w{0,20}\(
+throws away work
+    \bgit (?:clean\b… -\w{0,9}f|reset\b… --hard|checkout (?:-f|--|\.)|restore\b|branch\b… (?-i:-D)|rm\b)
+    \bgit (?:stash (?:drop|clear)|filter-(?:branch|repo)|reflog expire)
+    \bgit push\b… (?:-\w{0,9}f\b|--force|--delete|--mirror|\+\w|:\w)
+removes packages, images or resources
+    @(?:docker|podman|kubectl|helm|terraform|aws|gcloud|az|gsutil|rclone|gh)… (?:rm|rb|delete|destroy|prune)\b
+    @(?:npm|pip3?|apt|apt-get|dnf|yum|brew|snap|winget)(?: -\S{1,30}){0,9} (?:remove|purge|un\w{0,9})\b
+    @pacman -R
+overwrites files
+    @(?:echo|cat|printf|:|true|ls|grep|sed|awk|sort|head|tail|jq|curl|date|python3?)(?!\w)…»["']?[~/.\w$]
+    ^ ?> ?[\w~-]{0,99}[/.][\w./~-]{1,400} ?$|> ?/dev/(?:sd|hd|nvme|vd|mmcblk|disk)
+    \btruncate -|\bmv\b… /dev/null|\btee (?!-a)\S{0,9} ?/etc|\b(?:set-content|out-file)\b
+erases a disk
+    \bmkfs|\bdd\b…\bof=|\bformat(?:\.com)? [a-z]:|\bvssadmin delete|\bcipher /w|\bfdisk /
+    \b(?:diskpart|wipefs|sgdisk|blkdiscard|luksformat|format-volume|clear-disk|zerodisk|erasedisk)\b
+ends programs or stops the machine
+    @(?:shutdown|reboot|halt|poweroff)\b(?= ?(?:$|[;&|]|[-/]\w|now\b|\+?\d))|\b(?:stop|restart)-computer\b
+    @(?:init [06]|killall|pkill|taskkill)\b|\bkill (?:-\w{1,9} ){0,4}-1\b|\bstop-process\b
+    \bsystemctl (?:poweroff|reboot|halt|kexec|stop|disable|mask)\b|: ?\( ?\) ?\{[^\n]{0,40}\|
+weakens the system
+    \bchmod (?:-\w{1,9} ){0,4}(?:0?777|a\+\w?w)|\bch(?:mod|own) -\w{0,9}R|\bicacls\b…/grant|\btakeown\b
+    >{1,2} ?\S{0,99}(?:authorized_keys|/etc/)|\bset-executionpolicy\b|\bsetenforce 0|\bufw disable
+runs code from elsewhere
+    \| ?(?:sudo )?(?:/\S{0,40}/)?(?:(?:ba|z|da|k|c|fi|a)?sh\b(?!\.)|iex\b)
+    \| ?(?:sudo )?(?:/\S{0,40}/)?(?:python[\d.]{0,5}|perl|ruby|node|php)\b(?! -m json)
+    \b(?:ba|z|da)?sh (?:<\(|-c ["']?\$\()|\b(?:source|eval) (?:<\(|["']?\$\(|`)|\bdownloadstring\(
+    \b(?:powershell|pwsh)(?:\.exe)?\b… -e(?:nc\w{0,12}|c)?\b|\binvoke-expression\b|\biex ?[("$]
+    \bcertutil\b…-urlcache|\bbitsadmin\b|\bmshta\b|\bregsvr32\b|\b(?:javascript|vbscript):\S|\bdata:text/html
+changes the registry, a schedule or a log
+    \breg(?:\.exe)? (?:delete|add|import|restore)\b|\bremove-itemproperty\b|\bbcdedit\b
+    \bcrontab -r|\bschtasks\b…/delete|\bsc delete\b|\bwevtutil cl|\bhistory -c\b
+changes a database for good
+    \bdrop (?:table|database|schema|view|index|user|role|column|trigger|function|procedure|sequence)\b
+    \bdrop (?:tablespace|constraint|materialized|owned|collection)\b|\balter \w{1,30} [^;]{0,400}?\bdrop\b
+    \btruncate table\b|^ ?truncate [\w.]{1,99} ?;?$|\breplace into\b|\bxp_cmdshell\b|\binto (?:out|dump)file\b
+    \bdelete from (?!(?:the|this|that|my|your|our|a|an|it)\b)[\w."`\[]
+    \bupdate [\w."`\[\]]{1,99}(?: (?:as )?\w{1,30})? set [\w."`\[\]]{1,99} ?=
+    \b(?:grant|revoke) (?:all|select|insert|update|delete|create|drop|alter|usage|execute|super|dba)\b
+    \b(?:dropdb|flushall|flushdb)\b|\.(?:dropdatabase|deletemany|drop)\(
+"""
+SHORT: Final[dict[str, str | int | None]] = {
+    "@": r"(?:^|[;&|({`]|\b(?:sudo|doas|do|then|xargs|exec)) ?",
+    "…": r"[^\n;|]{0,400}?",
+    "»": r"(?<![->=])>(?![>&=])\|? ?(?!/dev/(?:null|std))",
+}
+GROUPS: Final = re.split(r"\n(?! )", DESTRUCTIVE.translate(str.maketrans(SHORT)).strip())
+DANGERS: Final = tuple(
+    (reason, re.compile("|".join(map(str.strip, rows)), re.I | re.M))
+    for reason, *rows in map(str.splitlines, GROUPS)
+)
+# Chords that are asked about, whatever else is held with them.
+CHORDS: Final = {
+    "closes a window or a program": "alt+f4 ctrl+f4 ctrl+w ctrl+q command+w command+q ctrl+alt+backspace",
+    "deletes": "delete command+backspace",
+    "leaves the desktop": "win+l ctrl+alt+l " + " ".join(f"ctrl+alt+f{number}" for number in range(1, 8)),
+}
+# Programs that run their own arguments as code, or with more rights.
+STARTS: Final = re.compile(
+    r"(?:^|[\s/\\'\"])(?:python[\d.]{0,5}w?|perl|ruby|node|php|lua|osascript|(?:ba|z|da|k|fi)?sh|cmd|"
+    r"powershell|pwsh|[\w-]{0,20}term\w{0,9}|konsole|[\w-]{1,20}-terminal)(?:\.exe)?['\"]? (?:.{0,999} )?"
+    r"(?:-\w{0,9}[ce]|-c\w{0,9}|-enc\w{0,12}|/[ck]|--(?:eval|execute|command)?)(?=[ =]|$)"
+    r"|^(?:sudo|pkexec|doas|runas|su)\b",
+    re.I,
+)
+# What a tool's name says, anywhere in it or only where it begins: get_order orders nothing.
+TOOL_WORDS: Final = re.compile(
+    r"(?<![a-z])(?:write|delete|remove|drop|truncate|purge|wipe|erase|send|publish|pay|buy|submit|exec|execute|"
+    r"eval|kill|terminate|shutdown|overwrite|deploy|install|uninstall|grant|revoke)(?![a-z])"
+    r"|^(?:run|shell|bash|terminal|edit|replace|move|rename|insert|update|patch|put|push|merge|upload|email|post|"
+    r"order|transfer|stop|restart|reset|cancel)(?![a-z])"
+)
+# Roles whose press only opens them, or puts a caret there.
+INERT: Final = frozenset(("combo box", "heading", "menu", "tab", "terminal", "window"))
+
+
+def dangerous(text: str) -> str:
+    """What a text does where it is run, now or once it is pasted, and its words for it; "" for most texts."""
+    flat = re.sub(r"[^\S\n]+", " ", clear(text))
+    # r\m, r"m", r^m, ${IFS} and DROP/**/TABLE mean what they mean without
+    bare = re.sub(r"/\*[^*]{0,99}\*/|\$\{?IFS\}?|\\\n", " ", flat)
+    bare = re.sub(r" {2,}", " ", re.sub(r"[\\'\"^`]|\$@", "", bare))
+    for reason, pattern in DANGERS:
+        match = pattern.search(flat) or (pattern.search(bare) if bare != flat else None)
+        if match:
+            words = match.string[match.start() : match.end() + 40]
+            return f"it {reason}: {quoted(words.strip())}"
+    return ""
+
+
+def fateful(label: str) -> bool:
+    """True if a label says that pressing it cannot be taken back."""
+    text = " ".join(clear(label)[:300].casefold().translate(LOOKALIKES).split())
+    joined = re.sub(r"[_&]", "", text)  # GTK and Windows mark a letter so: _Delete, D&elete
+    for spelling in (joined, re.sub(r"(?<=\b\w) (?=\w\b)", "", joined), text.replace("_", " ")):
+        match = None if NEGATED.match(spelling) else FATEFUL.search(spelling)
+        # a sentence is no label, unless it begins so
+        if match and (match.start() == 0 or (len(spelling) <= 40 and len(spelling.split()) <= 6)):
+            return True
+    return False
+
+
+def label_near(seen: Snapshot, point: ScreenPoint, window: Window | None = None) -> tuple[Element, ...]:
+    """The named elements at a point, smallest first, three at most; or those it misses by 8 units."""
+
+    def missed(box: Box) -> int:
+        across = max(box.x - point.x, point.x - box.x - box.width + 1)
+        return max(across, box.y - point.y, point.y - box.y - box.height + 1)
+
+    inside = [e for e in seen.elements if not window or window.popup or e.window in ("", window.id)]
+    boxes = [(e.box.width * e.box.height, missed(e.box), e) for e in inside if e.name and e.box]
+    boxes.sort(key=lambda found: found[0])
+    # text read from pixels is smaller than the button around it
+    return tuple([e for _, by, e in boxes if by <= 0] or [e for _, by, e in boxes if by <= 8])[:3]
+
+
+def labels_of(elements: Iterable[Element]) -> list[str]:
+    """The names of those that do something when pressed, instead of only opening or taking a caret."""
+    return [e.name for e in elements if e.name and e.role not in INERT and "field" not in e.role]
+
+
+def pressing(labels: Sequence[str], permit: Permit, said: str) -> str:
+    """Why a press must be asked about: its label, the title of what it answers, the model's own words."""
+    wrong = next(filter(fateful, labels), "")
+    if wrong or not all(ASSENT.fullmatch(clear(label).strip()) for label in labels):
+        return f"its label is {quoted(wrong)}" if wrong else ""
+    if labels and permit.window and fateful(permit.window.title):
+        return f"it answers {quoted(permit.window.title)}"
+    match = SAID.search(clear(said))
+    return f"the model's own words are {quoted(match[0])}" if match else ""
+
+
+def press_risk(permit: Permit, seen: Snapshot, said: str) -> str:
+    """Why a press there must be asked about, or a drop."""
+    action, element = permit.action, find(seen.elements, permit.action.ref)
+    if action.verb == "right_click":
+        return ""
+    if action.verb == "drag":
+        ends = [e.name for e in label_near(seen, permit.end)] if permit.end else []
+        match = TRASH.search("\n".join([*ends, said]))
+        return f"it ends at {quoted(match[0])}" if match else ""
+    targets = [element] if element else label_near(seen, permit.aim, permit.window) if permit.aim else ()
+    chosen = [action.parameter] if action.verb == "select" and action.parameter else []
+    labels = labels_of(targets) + chosen
+    return pressing(labels, permit, said) if labels or not any(e.name for e in targets) else ""
+
+
+def chord_risk(permit: Permit, seen: Snapshot, said: str) -> str:
+    """Why a chord must be asked about: what it deletes, or the button it presses. Raises TellModel."""
+    keys = frozenset(parse_keys(permit.action.parameter))
+    focused = [element for element in seen.elements if "focused" in element.states]
+    editing = keys == {"delete"} and any("field" in element.role for element in focused)
+    for reason, chords in CHORDS.items():
+        if not editing and any(keys.issuperset(chord.split("+")) for chord in chords.split()):
+            return f"it {reason}"
+    return pressing(labels_of(focused), permit, said) if keys & {"enter", "space"} else ""
+
+
+def tool_risk(tool: Tool, arguments: Json) -> str:
+    """Why a tool must be asked about: its arguments, what its server says of it, its name."""
+    texts, left = [], [arguments]
+    while left:
+        value = left.pop()
+        texts += [value] if isinstance(value, str) else []
+        value = [*value, *value.values()] if isinstance(value, dict) else value
+        left += value[::-1] if isinstance(value, list) else []
+    why = dangerous("\n".join(texts)) or dangerous(" ".join(texts))
+    if why or tool.hints.get("readOnlyHint") is True:
+        return why
+    # the protocol's own default: what is said not to be read-only destroys, unless that too is denied
+    if tool.hints.get("destructiveHint", tool.hints.get("readOnlyHint") is False) is True:
+        return "its server says that it can destroy"
+    word = TOOL_WORDS.search(re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", tool.original).lower())
+    return f"its name says {word[0]}" if word else ""
+
+
+class Policy:
+    """The only maker of Permits. Judges by the windows as they are now, whatever the picture shows."""
+
+    def __init__(self, rules: Rules, tools: Mapping[str, Tool]) -> None:
+        self._rules, self._tools = rules, tools
+        self._windows: tuple[Window, ...] = ()  # those last judged by, topmost first
+        self._titles: dict[str, str] = {}  # the titles under which windows were allowed
+        self._snapshots: set[str] = set()
+
+    def allowed(self, window: Window) -> bool:
+        """True if it may be read and touched. Menus and dialogs go with their application's windows."""
+        kin = [other for other in self._windows if other.pid == window.pid > 0]
+        shared = any(other.own for other in kin)  # with the terminal this runs in: that one goes by name only
+        if window.own or (shared and window.popup):
+            return False
+        others = () if shared else kin
+        return (self._rules.any_window and not shared) or any(map(self._named, (window, *others)))
+
+    def judge(
+        self, action: Action | Unreadable, seen: Snapshot, windows: Sequence[Window], *, said: str = ""
+    ) -> Permit | Refusal | Question:
+        """The verdict; the first objection wins. `said`: the model's words about the act. Never raises."""
+        if isinstance(action, Unreadable):
+            return Refusal(action=action, code="INVALID_ARGS", message=action.message)
+        self._snapshots.add(seen.id)
+        for stack in (seen.windows, windows):
+            self._windows = tuple(stack)
+            self._titles |= {window.id: window.title for window in stack if self.allowed(window)}
+        try:
+            permit = self._permit(action, seen)
+            why = self._why_ask(permit, seen, said)
+        except TellModel as told:
+            counts = told.code != "POLICY_DENIED"  # a window may be moved away; wrong arguments stay wrong
+            message, hint = told.sentence, told.hint
+            return Refusal(action=action, code=told.code, message=message, hint=hint, counts=counts)
+        return self._question(permit, seen, why) if why else permit
+
+    def answered(self, question: Question, yes: bool) -> Permit | Refusal:
+        """What becomes of a question."""
+        if yes:
+            return question.permit
+        no, hint = "the person said no", "Do not try it again: go another way, or ask."
+        action = question.permit.action
+        return Refusal(action=action, code="POLICY_DENIED", message=no, hint=hint, counts=False)
+
+    def _question(self, permit: Permit, seen: Snapshot, why: str) -> Question:
+        action, place = permit.action, f"in {called(permit.window)}"
+        near = label_near(seen, permit.aim, permit.window) if permit.aim else ()
+        target = find(seen.elements, action.ref) or (near[0] if near else None)
+        text = f" {quoted(action.parameter, 400)}" if action.parameter else ""
+        if VERBS[action.verb].risk in ("tool", "start"):
+            tool = self._call(action)[0] if action.verb == "tool" else None
+            place = f"at the tool server {quoted(tool.server)}" if tool else "on this machine"
+        what = f"{action.verb}{text}" + (f" on {described(target)}" if target else "")
+        return Question(permit=permit, what=what, where=place, why=why)
+
+    def _named(self, window: Window) -> bool:
+        return window.launched or any(fits(pattern, window) for pattern in self._rules.patterns)
+
+    def _permit(self, action: Action, seen: Snapshot) -> Permit:
+        """The act with the place it goes to. Raises TellModel."""
+        verb = VERBS.get(action.verb)
+        if verb is None:
+            raise TellModel("INVALID_ARGS", f"no action is called {quoted(action.verb)}")
+        if verb.name == "launch" or verb.channel in ("aside", "tools"):
+            return Permit(action=action)
+        if verb.name == "focus_window":
+            return Permit(action=action, window=self._meant(action.parameter))
+        ends = verb.name == "drag" or (verb.name == "zoom" and action.to)
+        end = self._spot(action.to, seen) if ends else None
+        if verb.name == "zoom":  # it looks, and touches nothing
+            return Permit(action=action, aim=self._spot(action.point, seen), end=end)
+        if action.ref or verb.needs[:1] == ("ref",):
+            aim, window = self._element(action, seen)
+        elif action.point or verb.needs[:1] == ("target",):
+            aim = self._spot(action.point, seen)
+            window = self._admit(self._top(aim), "is on top there")
+        else:
+            focused = next((window for window in self._windows if window.focused), None)
+            aim, window = None, self._admit(focused, "has the keyboard")
+        if end:
+            self._admit(self._top(end), "is on top where the drag ends")
+        return Permit(action=action, aim=aim, end=end, window=window)
+
+    def _top(self, point: ScreenPoint) -> Window | None:
+        return next((window for window in self._windows if window.box.contains(point)), None)
+
+    def _spot(self, point: ShotPoint | None, seen: Snapshot) -> ScreenPoint:
+        """A point of the image, on the screen. Raises TellModel."""
+        if point is None or seen.frame is None:
+            raise TellModel(
+                "INVALID_ARGS", "there is no picture to point into" if point else "a point is missing"
+            )
+        shot = seen.frame.shot
+        if not (0 <= point.x <= shot.width and 0 <= point.y <= shot.height):
+            size = f"the image, which is {shot.width} x {shot.height} pixels"
+            raise TellModel("INVALID_ARGS", f"({point.x:g}, {point.y:g}) lies outside {size}")
+        return to_screen(point, shot)
+
+    def _element(self, action: Action, seen: Snapshot) -> tuple[ScreenPoint | None, Window | None]:
+        """Where a ref is, and the window that takes the act there. Raises TellModel."""
+        ref, renew = action.ref, "Take a ref from the newest list."
+        if action.snapshot and action.snapshot not in self._snapshots:
+            raise TellModel("STALE_REF", f"@{action.snapshot}:{ref} is not of this run", renew)
+        element = find(seen.elements, ref)
+        if element is None:
+            raise TellModel("ELEMENT_NOT_FOUND", f"there is no {ref}" if ref else "it needs a ref", renew)
+        home = next((window for window in self._windows if window.id == element.window), None)
+        point = element.box.centre if element.box else None
+        if channel_of(action) == "pages" and home is None:  # a page of the application whose port was named
+            return point, None
+        page = channel_of(action) == "pages"
+        top = self._top(point) if point and not page else home
+        kin = home is None or (top is not None and (top.id == home.id or top.pid == home.pid > 0))
+        window = self._admit(top if kin else home, f"holds {ref}")
+        if not kin and "point" in VERBS[action.verb].fields:
+            sentence = f"{called(top)} covers {ref}, which is in {called(home)}"
+            raise TellModel("POLICY_DENIED", sentence, "Bring its window to the front with focus_window.")
+        return point, window
+
+    def _meant(self, text: str) -> Window | None:
+        """The window to focus, an allowed one first. Raises TellModel."""
+        found = sorted(windows_named(text, self._windows), key=lambda window: not self.allowed(window))
+        if not found:
+            raise TellModel("WINDOW_NOT_FOUND", f"no window fits {quoted(text)}", self._choice())
+        return self._admit(found[0], "goes by that name")
+
+    def _admit(self, window: Window | None, where: str) -> Window | None:
+        """The window, or the bare desktop, if it is allowed. Raises TellModel."""
+        if self._rules.any_window if window is None else self.allowed(window):
+            return window
+        was = self._titles.get(window.id) if window else None
+        why = f"is not allowed{f' any more: it was as {quoted(was)}' if was else ''}"
+        whom = f"{called(window)}{f' of {quoted(window.app)}' if window else ''}"
+        if window and window.own:
+            whom, why = "the terminal this agent runs in", "is never touched"
+        raise TellModel("POLICY_DENIED", f"{whom} {where} and {why}", self._choice())
+
+    def _choice(self) -> str:
+        """What is allowed, and who can allow more."""
+        names = [called(window) for window in self._windows if not window.popup and self.allowed(window)]
+        sought = " or ".join(map(quoted, self._rules.patterns))
+        now = ", ".join(names) or (f"no open window fits {sought}" if sought else "only what launch starts")
+        return f"Allowed: {now}. The person allows more with --window or --any-window."
+
+    def _call(self, action: Action) -> tuple[Tool, Json]:
+        """The tool that a call means, and the arguments. Raises TellModel."""
+        try:
+            call = json.loads(action.parameter)
+        except (ValueError, RecursionError):
+            call = None
+        arguments = call.get("arguments", {}) if isinstance(call, dict) else None
+        name = call.get("name") if isinstance(call, dict) else None
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise TellModel("INVALID_ARGS", f"tool takes {VERBS['tool'].takes} as its parameter")
+        return tool_named(name, self._tools), arguments
+
+    def _why_ask(self, permit: Permit, seen: Snapshot, said: str) -> str:
+        """Why the person comes first; "" if nothing speaks for it. Raises TellModel."""
+        action, risk, why = permit.action, VERBS[permit.action.verb].risk, ""
+        if risk == "tool":
+            tool, arguments = self._call(action)
+            why = tool_risk(tool, arguments)
+            risk = "none" if tool.hints.get("readOnlyHint") is True else risk
+        if risk == "keys":
+            why = chord_risk(permit, seen, said)
+        if risk == "start" and STARTS.search(clear(action.parameter)):
+            why = "it runs its own arguments as a program, or with more rights"
+        if risk in ("start", "text"):
+            why = why or dangerous(action.parameter)
+        if risk in ("label", "text"):
+            why = why or press_risk(permit, seen, said if risk == "label" else "")
+        if self._rules.confirm == "all" and risk != "none":
+            why = why or "every act is asked about (--confirm all)"
+        return "" if self._rules.confirm == "never" else why
+
+
+Turn = tuple[Action | Unreadable, Snapshot, str]  # what was wanted, on what screen, and what came of it
+
+
+class Repeats:
+    """Notices a run that goes in circles. Rehearsals, waits and scrolls that moved do not count.
+
+    Refusals do not count either, but for those that no patience can change, such as of wrong arguments.
+    """
+
+    TOLD = 3  # rounds after which the model is told
+    STUCK = 6  # rounds that end the run, if the screen was the same one again and again
+    AT_MOST = 9  # rounds that end it although a spot, such as a clock or a counter, was new each time
+    CYCLE = 4  # acts in a round, at most
+    NEAR = 10  # pixels of the image within which two points are one
+
+    def consider(self, steps: Sequence[Step], action: Action | Unreadable, now: Snapshot) -> str:
+        """A sentence for the model if this act goes round again, otherwise "". Raises Stuck."""
+        verb = action.verb if isinstance(action, Action) else "unreadable reply"
+        turns = [(s.decision.action, s.before, s.receipt.message) for s in steps[-60:] if self._counts(s)]
+        turns.append((action, now, ""))
+        found = ((period, self._rounds(turns, period)) for period in range(1, self.CYCLE + 1))
+        period, rounds = max(found, key=lambda pair: pair[1])
+        if rounds < self.TOLD or verb == "wait":
+            return ""
+        told = (
+            f"the same {f'{period} acts' if period > 1 else verb} {rounds} times, and the screen is as before"
+        )
+        digests = [before.frame and before.frame.digest for _, before, _ in turns[-rounds * period :]]
+        again = len(set(digests)) * 2 <= len(digests)
+        # a caret that travels is progress
+        if (rounds >= self.STUCK and again) or (rounds >= self.AT_MOST and verb not in ("keypress", "input")):
+            raise Stuck(f"stopped: {told}", "The run's folder shows what was tried.")
+        return f"This makes {told}. Once more will not help: find another way, ask, or fail and say why."
+
+    def _counts(self, step: Step) -> bool:
+        refused = isinstance(step.verdict, Refusal) and not step.verdict.counts
+        verb, idle = step.receipt.command, step.receipt.mechanism == "rehearsal"
+        moved = verb == "scroll" and not alike(step.before.frame, step.after.frame)
+        return not (refused or idle or moved or verb == "wait")
+
+    def _rounds(self, turns: Sequence[Turn], period: int) -> int:
+        """How often the last `period` turns have come, one time after the other."""
+        same = 0
+        while same + period < len(turns) and self._same(turns[-1 - same - period], turns[-1 - same]):
+            same += 1
+        return same // period + 1
+
+    def _same(self, old: Turn, new: Turn) -> bool:
+        """True for the same act on the same screen, but for a tool that answered something new."""
+        (one, before, said), (two, now, answer) = old, new
+        if isinstance(one, Unreadable) or isinstance(two, Unreadable):
+            return getattr(one, "message", 1) == getattr(two, "message", 2) and alike(before.frame, now.frame)
+        if (one.verb, one.ref, one.parameter) != (two.verb, two.ref, two.parameter):
+            return False
+        for a, b in ((one.point, two.point), (one.to, two.to)):
+            if a != b and not (a and b and max(abs(a.x - b.x), abs(a.y - b.y)) <= self.NEAR):
+                return False
+        held = {element.ref: (element.value, element.states) for element in before.elements}
+        kept = all(held.get(e.ref, (e.value, e.states)) == (e.value, e.states) for e in now.elements)
+        return kept and (one.verb != "tool" or answer in ("", said)) and alike(before.frame, now.frame)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may use, None without limit: tokens sent and received, cost in US dollars."""
+
+    steps: int | None = 60
+    minutes: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+
+class Budget:
+    """What a run has used. Whatever would go over a limit raises LimitReached before it is spent."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._limits, self._clock, self._started = limits, clock, clock.now()
+        self._steps, self.used = 0, Spent()
+
+    def step(self) -> None:
+        """Begin a step. Raises LimitReached."""
+        self._check(Spent(), steps=1)
+        self._steps += 1
+
+    def call(self, estimate: Spent) -> None:
+        """About to ask the model, at about this price. Raises LimitReached."""
+        self._check(estimate, steps=0)
+
+    def spend(self, used: Spent) -> None:
+        """What the asking did cost."""
+        self.used = self.used + used
+
+    def _check(self, more: Spent, *, steps: int) -> None:
+        minutes, used = (self._clock.now() - self._started) / 60, self.used
+        for name, unit, spent, extra in (
+            ("steps", "steps", self._steps, steps),
+            ("minutes", "minutes", minutes, more.seconds / 60),
+            ("tokens", "tokens", used.tokens_in + used.tokens_out, more.tokens_in + more.tokens_out),
+            ("cost", "US dollars", used.cost, more.cost),
+        ):
+            limit = getattr(self._limits, name)
+            if limit is not None and spent + extra > limit + 1e-9:
+                needed = f" and about {round(extra, 4):,} needed" if extra and not steps else ""
+                sentence = f"the limit of {limit:,} {unit} is reached: {round(spent, 4):,} used{needed}"
+                raise LimitReached(sentence, f"Raise it with --max-{name}.")
+
+
+# What looks like a key, whoever it belongs to; groups are what stays readable in front of it.
+KEYLIKE: Final = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}(?:-----END [A-Z ]{0,40}-----)?"
+    r"|\b(?:sk-|[spr]k_live_|gh[opsur]_|github_pat_|glpat-|hf_|gsk_|r8_|npm_|pypi-|xai-|pplx-)[\w-]{16,}"
+    r"|\bxox[a-z]-[\w-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bya29\.[\w-]{10,}"
+    r"|\beyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?"
+    r"|((?i:\bbearer|\bbasic) )(?=\S*\d)[\w.~+/=-]{12,}|(://[^\s/:@]{1,99}:)[^\s/@]{1,200}(?=@)"
+    r"|((?i:passw(?:or)?d|pwd|passphrase|secret|token|api[_-]?key|(?:access|private|secret)[_-]?key)"
+    r"""["']?\s{0,3}[:=]\s{0,3}["']?)(?!\[secret\])[^\s"'&,;]{4,}"""
+)
+
+
+@lru_cache(maxsize=8)
+def _forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Secrets as they may turn up, longest first: as they are, in JSON, in a URL, in base64 at any offset."""
+    forms = set()
+    for secret in (secret for secret in secrets if len(secret) >= 4):
+        raw = secret.encode("utf-8", "surrogatepass")
+        forms |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+        forms |= {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+        for shift in range(3 if len(raw) >= 8 else 0):
+            # characters that depend on what stands before or after the secret are left out
+            coded = b64encode(b"\0" * shift + raw)[(0, 2, 3)[shift] : (shift + len(raw)) * 4 // 3].decode()
+            forms |= {coded, coded.translate(str.maketrans("+/", "-_"))}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """The text with "[secret]" for each secret, in whatever form, and for what looks like a key."""
+    for form in _forms(tuple(secrets)):
+        text = text.replace(form, "[secret]")
+    return KEYLIKE.sub(lambda match: "".join(filter(None, match.groups())) + "[secret]", text)
 
 
 # ==============================================================================
