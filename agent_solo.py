@@ -41,7 +41,7 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     websocket            13        talks to an application's debugging port on this machine
     requests             13 14 15  finds that port; calls the MCP servers you named; looks for a model here
     openai               15        sends task, pictures and lists to the model's server you named
-    subprocess, signal   10 14 19  starts the applications asked for, MCP servers you named, the set-up
+    subprocess, signal   10 19     starts the applications asked for, MCP servers you named (14), the set-up
     http.server          20        serves the demo's scripted model on this machine
     tkinter              20        shows the demo's order desk
     rich                 18        prints
@@ -70,10 +70,14 @@ if sys.version_info < (3, 10):
     sys.exit("agent_solo needs Python 3.10 or newer; this is %d.%d." % sys.version_info[:2])
 
 import atexit
+import base64
 import difflib
 import html
+import itertools
 import json
+import math
 import os
+import queue
 import re
 import shlex
 import shutil
@@ -84,7 +88,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from io import BytesIO, StringIO
@@ -97,6 +101,8 @@ from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from subprocess import Popen
+
+    import requests
 
 __version__ = "0.1.0"
 
@@ -4904,6 +4910,591 @@ class Pages:
 # ==============================================================================
 # 14. Tools: MCP servers: JSON-RPC over a child's pipes or HTTP
 # ==============================================================================
+#
+#   Tools       the channel: the name and arguments a model wrote -> one call -> a Receipt
+#   Server      one configured server: started, listed, called, started again when it has ended
+#   Link        JSON-RPC: numbers what is asked, matches what comes back, answers what the server asks
+#   Pipe, Post  the two wires under a Link: stdio, and Streamable HTTP
+#
+# What certainly never reached a server may be sent again, twice; what may have reached it never is.
+# Clauses are those of the Model Context Protocol, revision 2025-11-25, unless another is named.
+
+PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+START_LIMIT, CALL_LIMIT = 60.0, 30.0  # seconds; a first `npx -y` downloads
+TICK = 0.1  # seconds between two looks at the clock while waiting
+MOST_BYTES, MOST_PAGES = 64 * 2**20, 100  # of one answer, of one list
+HEAD, TAIL = 6_000, 1_500  # characters the model is given of a longer text
+REJECTED = (-32700, -32600, -32601, -32602)  # JSON-RPC 2.0, 5.1: refused before anything ran
+UNSENT = {"ConnectTimeout", "NewConnectionError", "ValueError"}  # urllib3's reasons; a bad address
+STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[\]}])', re.DOTALL)
+LOOPBACK = re.compile(r"(?i)https?://(localhost|127\.|\[::1\])")  # no proxy on the way there
+VARIABLE = re.compile(r"\$\{(?:env:|input:)?([\w.-]+?)(?::-([^}]*))?\}")
+BASE64 = re.compile(r"(?<![A-Za-z0-9+/])(?:data:[\w.+/-]+;base64,)?[A-Za-z0-9+/]{2000,}={0,2}")
+# By their first bytes: a model's server refuses a picture under the wrong name.
+PICTURES = {rb"\x89PNG": "png", rb"\xff\xd8\xff": "jpeg", rb"GIF8": "gif", rb"(?s:RIFF....WEBP)": "webp"}
+Keep = Callable[[str, "str | bytes"], Path]  # puts away, under a name, what is too long for the model
+# What a server inherits; never the agent's keys. The rest comes from its own `env`.
+INHERITED = re.compile(
+    r"(?i)path|home|user|logname|lang|language|lc_\w+|tmpdir|temp|tmp|shell|term|tz|xdg_\w+|xauthority"
+    r"|(wayland_)?display|dbus_session_bus_address|system(root|drive)|windir|comspec|pathext|(local)?appdata"
+    r"|program\w+|home(drive|path)|user(name|profile)|processor_architecture|(https?|all|no)_proxy"
+    r"|ssl_cert_(file|dir)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """One MCP server as somebody configured it; `problem` says why it cannot be used at all."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    timeout: float = CALL_LIMIT
+    problem: str = ""
+
+
+def json_in(text: str | bytes) -> Json:
+    """The JSON in a text, or None. Never raises: servers print banners where only JSON belongs."""
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    try:
+        value = json.loads(text.strip("\ufeff \r\n"))
+        if "\\u" not in text:
+            return value
+        # Half a surrogate pair, which nobody could send on, becomes a question mark.
+        return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def object_in(value: Json) -> dict[str, Json]:
+    """Those of a JSON object; none of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def array_in(value: Json) -> list[Json]:
+    """Those of a JSON array; none of anything else."""
+    return value if isinstance(value, list) else []
+
+
+def spawn(*works: Callable[[], None]) -> list[threading.Thread]:
+    """A running thread for each; none of them keeps the program alive."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def configure(name: str, entry: Mapping[str, Json], folder: Path, values: Mapping[str, str]) -> ServerConfig:
+    """One entry, in the words of whichever client, its variables filled in. Never raises."""
+    unset: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values and match[2] is None:
+            unset.append(match[1])
+        return values.get(match[1]) or match[2] or ""
+
+    def fill(given: Json) -> str:
+        return VARIABLE.sub(value, given if isinstance(given, str) else json.dumps(given))
+
+    def first(*keys: str) -> Json:
+        return next((entry[key] for key in keys if entry.get(key)), None)
+
+    def words(given: Json) -> list[str]:
+        return [fill(word) for word in (given if isinstance(given, list) else [given] if given else [])]
+
+    def table(given: Json) -> dict[str, str]:
+        return {key: fill(word) for key, word in object_in(given).items() if word is not None}
+
+    limit = first("timeout")
+    limit = limit if isinstance(limit, (int, float)) and limit > 0 else CALL_LIMIT
+    command, url = words(first("command")) + words(first("args")), words(first("url", "serverUrl", "httpUrl"))
+    nothing = "" if command or url else "it has no command and no url"
+    return ServerConfig(
+        name=name,
+        command=tuple(command),
+        url="".join(url),
+        env=table(first("env", "environment")),
+        headers=table(first("headers", "http_headers")),
+        cwd="".join(str(folder / place) for place in words(first("cwd"))),
+        timeout=limit / 1000 if limit >= 1000 else limit,  # Gemini writes milliseconds, Cline seconds
+        problem=f"{unset[0]} is not set" if unset else nothing,
+    )
+
+
+def read_servers(path: Path, environ: Mapping[str, str]) -> tuple[ServerConfig, ...]:
+    """The servers in a config file of any MCP client. Raises Usage; a bad entry spoils only itself."""
+    try:
+        raw = path.read_bytes()
+        text = raw.decode(json.detect_encoding(raw))
+        for pattern in (STRING_OR_COMMENT, STRING_OR_COMMA):  # blanks instead, so that positions stay true
+            text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        root = object_in(json.loads(text))
+    except (OSError, ValueError) as fault:  # all of them name the line, the byte or the reason
+        raise Usage(f"{path} cannot be read: {fault}.") from fault
+    tables = [object_in(root.get(key)) for key in ("mcpServers", "servers", "mcp_servers")]
+    if not any(tables):
+        raise Usage(f"{path} names no servers.", 'It looks like {"mcpServers": {"NAME": {"command": "…"}}}.')
+    folder = path.absolute().parent
+    # .vscode/mcp.json speaks of the folder around it
+    project = folder.parent if folder.name.startswith(".") else folder
+    values = {**environ, "userHome": str(Path.home()), "workspaceFolder": str(project)}
+    entries = {name: object_in(entry) for table in tables for name, entry in table.items()}
+    off = {name for name, one in entries.items() if one.get("disabled") or one.get("enabled") is False}
+    return tuple(configure(name, one, folder, values) for name, one in entries.items() if name not in off)
+
+
+class Link:
+    """JSON-RPC with one server. `gone` says how the connection ended; `stale`, that the tools changed."""
+
+    send: Callable[[Mapping[str, Json]], None]  # a wire's own; never waits for an answer, never raises
+    close: Callable[[], None]
+
+    def __init__(self, config: ServerConfig, clock: Clock) -> None:
+        self.name, self.gone, self.stale, self.version = config.name, "", False, ""
+        self._clock = clock
+        here = Path.cwd() / config.cwd
+        self._roots = [{"uri": here.resolve().as_uri(), "name": here.name}]
+        self._numbers = itertools.count(1)
+        self._reached = 0  # the last request that may have arrived
+        self._waiting: dict[str, queue.SimpleQueue[Json]] = {}  # keyed by text: some servers answer "7" to 7
+
+    def tell(self, method: str, params: Mapping[str, Json]) -> None:
+        """Send what has no answer."""
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def ask(self, method: str, params: Mapping[str, Json], *, limit: float) -> Mapping[str, Json]:
+        """The server's result. Raises TellModel for its error, its end, or `limit` seconds of silence."""
+        number, end = next(self._numbers), self._clock.now() + limit
+        answer = self._waiting[str(number)] = queue.SimpleQueue()
+        try:
+            if self.gone:
+                raise self.trouble(self.gone)
+            self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            while self._clock.now() < end:
+                with suppress(queue.Empty):
+                    return self._result(answer.get(timeout=TICK))
+                self._clock.sleep(0)  # a stop is heard here
+        finally:
+            del self._waiting[str(number)]
+        if method != "initialize":  # Cancellation: it "MUST NOT be cancelled"
+            self.tell("notifications/cancelled", {"requestId": number, "reason": "timed out"})
+        raise self.trouble(f"did not answer {method} within {limit:.3g} s", code="TIMEOUT", sent=True)
+
+    def _result(self, message: Json) -> Mapping[str, Json]:
+        if isinstance(message, TellModel):
+            raise message
+        if "error" not in message:
+            return object_in(message.get("result"))
+        error = object_in(message["error"])
+        said = str(error.get("message", message["error"]))[:1000]
+        what = f"answered with MCP error {error.get('code')}: {said}"
+        raise self.trouble(what, code="TOOL_FAILED", sent=error.get("code") not in REJECTED)
+
+    def trouble(self, what: str, *, code: str = "APP_UNRESPONSIVE", sent: bool = False) -> TellModel:
+        """The sentence for the model about this server; `sent`: the request may have arrived."""
+        delivery = "delivery_uncertain" if sent else "not_delivered"
+        return TellModel(code, f"The MCP server {quoted(self.name)} {what}.", delivery=delivery)
+
+    def fail(self, number: Json, fault: TellModel) -> None:
+        """Let this be the answer to a request, unless one came before it."""
+        if waiting := self._waiting.get(str(number)):
+            waiting.put(fault)
+
+    def lost(self, why: str) -> None:
+        """The connection ended: whoever waits is told, and nobody waits again."""
+        self.gone = why
+        for number in list(self._waiting):
+            self.fail(number, self.trouble(why, sent=int(number) <= self._reached))
+
+    def receive(self, message: Json) -> bool:
+        """Take in what the server sent, in any order; False for what is no message. Never waits."""
+        if isinstance(message, list):  # revision 2025-03-26 allowed batches
+            return [self.receive(one) for one in message] != []
+        if not isinstance(message, dict) or not ("method" in message or "id" in message):
+            return False
+        if "method" in message:
+            self._serve(str(message["method"]), message.get("id"))
+        elif waiting := self._waiting.get(str(message["id"])):
+            waiting.put(message)
+        return True
+
+    def _serve(self, method: str, number: Json) -> None:
+        if number is None:
+            self.stale = self.stale or method == "notifications/tools/list_changed"
+            return
+        result = {"ping": {}, "roots/list": {"roots": self._roots}}.get(method)
+        refusal = {"error": {"code": -32601, "message": f"this client does not offer {method}"}}
+        self.send({"jsonrpc": "2.0", "id": number, **(refusal if result is None else {"result": result})})
+
+
+class Pipe(Link):
+    """Stdio: a child, one JSON message a line. Three threads, so that no full pipe stops the server or us."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, environ: Mapping[str, str]) -> None:
+        super().__init__(config, clock)
+        inherited = {key: value for key, value in environ.items() if INHERITED.fullmatch(key)}
+        env = {**inherited, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", **config.env}
+        self._outbox: queue.SimpleQueue[Mapping[str, Json]] = queue.SimpleQueue()
+        self._said = b""
+        program, *words = config.command
+        program = shutil.which(program, path=env.get("PATH")) or program  # Windows: npx is npx.cmd
+        try:
+            self._process: Any = start_program([program, *words], env=env, cwd=config.cwd or None, pipes=True)
+        except TellModel as fault:
+            raise self.trouble(f"does not start: {fault.sentence.rstrip('.')}", code=fault.code) from fault
+        self._draining, *_ = spawn(self._drain, self._read, self._write)
+
+    def send(self, message: Mapping[str, Json]) -> None:
+        """Queue it for the writing thread."""
+        self._outbox.put(message)
+
+    def _write(self) -> None:
+        while message := self._outbox.get():
+            number = message["id"] if "method" in message and "id" in message else 0
+            self._reached = max(self._reached, number)
+            try:
+                rest = json.dumps(message).encode() + b"\n"
+                while rest:  # unbuffered: a buffer that is being written cannot be closed
+                    rest = rest[self._process.stdin.raw.write(rest) :]
+            except (OSError, ValueError):  # its line break never left, so the server has not had this message
+                self._reached = number - 1 if number else self._reached
+                end_program(self._process)
+
+    def _read(self) -> None:
+        why = ""
+        while not why and (line := self._process.stdout.readline(MOST_BYTES)):
+            if not self.receive(json_in(line)):
+                self._said = (self._said + line)[-8192:]
+            why = "sent a line that has no end" if len(line) == MOST_BYTES else ""
+        self.gone = "has ended"  # from here on a call starts it again
+        self._draining.join(TICK)
+        end_program(self._process)
+        said = re.sub(r"\x1b\[[\d;]*[A-Za-z]|\s+", " ", self._said.decode("utf-8", "replace")).strip()
+        told = f"; it said: {said[-600:]}" if said else ""
+        self.lost(why or f"has ended (exit status {self._process.returncode}){told}")
+        self._outbox.put({})
+
+    def _drain(self) -> None:
+        while line := self._process.stderr.readline(8192):
+            self._said = (self._said + line)[-8192:]
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        self.gone = self.gone or "was closed"
+        end_program(self._process)
+
+
+def lines_in(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream, which end in CR, LF or both, also across chunks."""
+    held, after_return = bytearray(), False
+    for chunk in filter(None, chunks):
+        *whole, rest = re.split(rb"\r\n|\r|\n", chunk[after_return and chunk.startswith(b"\n") :])
+        after_return = chunk.endswith(b"\r")
+        if whole:
+            yield bytes(held + whole[0])
+            yield from whole[1:]
+            held.clear()
+        held += rest
+    yield bytes(held)
+
+
+def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of each message among server-sent events (WHATWG HTML, 9.2.6); the last may lack its end."""
+    data: list[bytes] = []
+    kind = b""
+    for line in itertools.chain(lines_in(chunks), [b""]):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name == b"event":
+            kind = value.removeprefix(b" ")
+        elif not line:
+            if any(data) and kind in (b"", b"message"):
+                yield b"\n".join(data)
+            data, kind = [], b""
+
+
+class Post(Link):
+    """Streamable HTTP: a message is a POST; what comes back is JSON, or a stream of events."""
+
+    def __init__(self, config: ServerConfig, clock: Clock) -> None:
+        super().__init__(config, clock)
+        with needing("requests", "to reach MCP servers over HTTP"):
+            import requests
+        self._url, self._limit = config.url, max(START_LIMIT, config.timeout)
+        self._http = requests.Session()
+        # A redirected POST arrives as a GET, or at a stranger's with our headers.
+        self._request = partial(self._http.post, config.url, stream=True, allow_redirects=False)
+        self._http.trust_env = not LOOPBACK.match(config.url)
+        self._http.auth = lambda request: request  # else ~/.netrc replaces a configured Authorization
+        own = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self._http.headers.update({key: value.encode() for key, value in {**own, **config.headers}.items()})
+
+    def send(self, message: Mapping[str, Json]) -> None:
+        """Post it, in a thread of its own unless what follows must come after it."""
+        if message.get("method") == "notifications/initialized":
+            self._post(message)
+        else:
+            spawn(partial(self._post, message))
+
+    def _post(self, message: Mapping[str, Json]) -> None:
+        import requests
+
+        number = message.get("id") if "method" in message else None
+        headers = {"MCP-Protocol-Version": self.version} if self.version else {}
+        waits = (10, self._limit if number else 10)
+        data = json.dumps(message).encode()
+        try:
+            with self._request(data=data, headers=headers, timeout=waits) as answer:
+                self._take(answer, number)
+            raise self.trouble("answered without a result", sent=True)
+        except TellModel as fault:
+            self.fail(number, fault)
+        except requests.RequestException as fault:
+            reason = getattr(next(iter(fault.args), None), "reason", fault)
+            kinds = {kind.__name__ for kind in (*type(fault).__mro__, *type(reason).__mro__)}
+            sent = not kinds & UNSENT
+            what = "broke the connection" if sent else "cannot be reached"
+            self.fail(number, self.trouble(f"{what} ({type(reason).__name__})", sent=sent))
+
+    def _take(self, answer: requests.Response, number: Json) -> None:
+        """Receive what one POST brought. Raises TellModel."""
+        if "Mcp-Session-Id" in answer.headers:
+            self._http.headers["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
+        if answer.status_code >= 300:
+            raise self._denial(answer)
+        # Of a stream that ends only with its connection, nothing but single bytes comes as it is sent.
+        bounded = "Content-Length" in answer.headers or "Transfer-Encoding" in answer.headers
+        chunks = answer.iter_content(None if bounded else 1)
+        if not answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+            self.receive(json_in(b"".join(chunks)))
+            return
+        for message in map(json_in, events(chunks)):
+            self.receive(message)
+            if "method" not in object_in(message) and str(object_in(message).get("id")) == str(number):
+                next(chunks, b"")  # most streams end here, which lets the connection be used again
+                return
+
+    def _denial(self, answer: requests.Response) -> TellModel:
+        """What a status above 299 means. A 4xx was refused before anything ran."""
+        status, text = answer.status_code, next(answer.iter_content(2000), b"").decode("utf-8", "replace")
+        if status < 400:
+            text = f"its address is now {answer.headers.get('Location')}"
+        if status in (401, 403):
+            wants = answer.headers.get("WWW-Authenticate", "no WWW-Authenticate")
+            text = f'{wants}; its "headers" in the config file need {{"Authorization": "Bearer ${{NAME}}"}}'
+        forgotten = status == 404 or (status == 400 and "ession" in text)
+        if forgotten and "Mcp-Session-Id" in self._http.headers:
+            self.gone = "has forgotten the session"  # Streamable HTTP, Session Management 4: begin a new one
+            return self.trouble(self.gone)
+        return self.trouble(f"answered HTTP {status}: {text[:300]}", code="ACTION_FAILED", sent=status >= 500)
+
+    def close(self) -> None:
+        """Give the session back."""
+        import requests
+
+        self.gone = self.gone or "was closed"
+        if "Mcp-Session-Id" in self._http.headers:
+            with suppress(requests.RequestException):
+                self._http.delete(self._url, timeout=2)
+        self._http.close()
+
+
+class Server:
+    """One configured server: started, listed, called, and started again when it has ended."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, environ: Mapping[str, str]) -> None:
+        self.config = config
+        self.link: Link | None = None
+        self.offers: dict[str, Mapping[str, Json]] = {}
+        self._clock, self._environ = clock, environ
+
+    def open(self) -> Link:
+        """Start or reach it, shake hands, list its tools. Raises TellModel, always not_delivered."""
+        config, clock = self.config, self._clock
+        if config.problem:
+            sentence = f"The MCP server {quoted(config.name)} cannot be used: {config.problem}."
+            raise TellModel("INVALID_ARGS", sentence)
+        link = self.link = Post(config, clock) if config.url else Pipe(config, clock, self._environ)
+        client = {"name": "agent_solo", "version": __version__}
+        # Roots are answered but not declared: server-filesystem would serve them instead of its own folders.
+        hello = {"protocolVersion": PROTOCOLS[0], "capabilities": {}, "clientInfo": client}
+        end = clock.now() + START_LIMIT
+        try:
+            answer = link.ask("initialize", hello, limit=START_LIMIT)
+            link.version = str(answer.get("protocolVersion"))
+            if link.version not in PROTOCOLS:
+                raise link.trouble(f"speaks revision {link.version}, not one of {', '.join(PROTOCOLS)}")
+            link.tell("notifications/initialized", {})
+            if "tools" in object_in(answer.get("capabilities")):
+                self.learn(link, end=end)
+        except TellModel as fault:
+            link.close()
+            raise TellModel(fault.code, fault.sentence, fault.hint) from fault
+        return link
+
+    def learn(self, link: Link, *, end: float) -> None:
+        """Read every page of the list of tools. Raises TellModel."""
+        link.stale = False
+        found: dict[str, Mapping[str, Json]] = {}
+        cursors: list[Json] = [None]
+        while cursors[-1] not in cursors[:-1] and len(cursors) <= MOST_PAGES:
+            params = {"cursor": cursors[-1]} if cursors[-1] else {}
+            page = link.ask("tools/list", params, limit=end - self._clock.now())
+            for offer in map(object_in, array_in(page.get("tools"))):
+                task = object_in(offer.get("execution")).get("taskSupport")
+                if isinstance(offer.get("name"), str) and task != "required":  # that refuses a plain call
+                    found.setdefault(offer["name"], offer)
+            cursors.append(page.get("nextCursor") or None)
+        self.offers = found
+
+    def call(self, tool: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The result of one call. Sent again, twice at most, only while nothing was delivered."""
+        params, pauses = {"name": tool, "arguments": arguments}, [1.0, 0.2]
+        while True:
+            try:
+                link = self.open() if self.link is None or self.link.gone else self.link
+                return link.ask("tools/call", params, limit=self.config.timeout)
+            except TellModel as fault:
+                if not pauses or (fault.code, fault.delivery) != ("APP_UNRESPONSIVE", "not_delivered"):
+                    raise
+            self._clock.sleep(pauses.pop())
+
+
+def content_in(block: Json, keep: Callable[[bytes], Path]) -> str | Picture:
+    """One content block as a model can take it: base64 never as text, what is unknown as JSON."""
+    kind = object_in(block).get("type")
+    inner = object_in(object_in(block).get("resource")) or object_in(block)
+    text, data = inner.get("text"), inner.get("blob", inner.get("data"))
+    if kind in ("text", "resource") and isinstance(text, str):
+        return f"[{inner['uri']}]\n{text}" if "uri" in inner else text
+    if kind not in ("image", "audio", "resource") or not isinstance(data, str):
+        return json.dumps(block, ensure_ascii=False)
+    try:
+        raw = base64.b64decode(data)
+    except ValueError:
+        return f"({inner.get('mimeType')}, unreadable)"
+    known = next((mime for magic, mime in PICTURES.items() if re.match(magic, raw)), "")
+    if known:
+        return Picture(data=raw, mime=f"image/{known}")
+    return f"({inner.get('mimeType')}, {len(raw)} bytes, in {keep(raw)})"
+
+
+def shortened(text: str, keep: Callable[[str], Path]) -> str:
+    """The text without base64 and, if it is long, without its middle; then the whole is kept in a file."""
+    short = BASE64.sub(lambda match: f"({len(match[0])} characters of base64)", text)
+    if len(short) > HEAD + TAIL + 500:
+        short = f"{short[:HEAD]}\n[… {len(short) - HEAD - TAIL} characters left out …]\n{short[-TAIL:]}"
+    return short if short == text else f"{short}\n[all {len(text)} characters are in {keep(text)}]"
+
+
+def receipt_of(tool: Tool, result: Mapping[str, Json], note: str, keep: Keep) -> Receipt:
+    """What a call's result means, after a note; whatever is in it."""
+    kept = partial(keep, tool.name)
+    parts = [content_in(block, kept) for block in array_in(result.get("content"))]
+    if not any(parts) and "structuredContent" in result:
+        parts = [json.dumps(result["structuredContent"], ensure_ascii=False)]
+    pictures = tuple(part for part in parts if isinstance(part, Picture))
+    text = "\n".join(part for part in parts if isinstance(part, str))
+    failed = bool(result.get("isError"))
+    return Receipt(
+        command="tool",
+        ok=not failed,
+        delivery="delivered_unverified",
+        mechanism="tool",
+        message=note + (shortened(text, kept) or f"({len(pictures)} pictures and no text)"),
+        code="TOOL_FAILED" if failed else "",
+        data={"tool": tool.name},
+        pictures=pictures,
+    )
+
+
+class Tools:
+    """The channel of MCP servers. `tools` is what they offer now; `problems` says which cannot be used."""
+
+    def __init__(
+        self,
+        servers: Sequence[ServerConfig],
+        clock: Clock,
+        watcher: Watcher,
+        base_environ: Mapping[str, str],
+        *,
+        keep: Keep,
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.problems: list[str] = []
+        self._servers = {config.name: Server(config, clock, base_environ) for config in servers}
+        self._clock, self._watcher, self._keep = clock, watcher, keep
+
+    def start(self) -> None:
+        """Start every server, side by side. One that fails is a sentence in `problems`, not an error."""
+        threads = spawn(*(partial(self._open, server) for server in self._servers.values()))
+        while running := [thread for thread in threads if thread.is_alive()]:
+            running[0].join(TICK)
+            self._clock.sleep(0)
+        self._name()
+
+    def _open(self, server: Server) -> None:
+        try:
+            server.open()
+        except SoloError as fault:  # of a stop, the main thread hears too
+            self.problems.append(f"{fault.sentence} {fault.hint}".strip())
+            self._watcher.note(self.problems[-1])
+
+    def _name(self) -> None:
+        """Give each tool a name that every model's server takes: ^[a-zA-Z0-9_-]{1,64}$."""
+        self.tools.clear()
+        for server in self._servers.values():
+            for original, offer in server.offers.items():
+                whole = f"{server.config.name}__{original}"
+                name = re.sub(r"[^a-zA-Z0-9_-]", "_", whole)
+                if len(name) > 64 or name in self.tools:
+                    name = f"{name[:55]}_{zlib.crc32(whole.encode('utf-8', 'replace')):08x}"
+                self.tools[name] = Tool(
+                    name=name,
+                    server=server.config.name,
+                    original=original,
+                    description=str(offer.get("description") or offer.get("title") or ""),
+                    schema=object_in(offer.get("inputSchema")),
+                    hints=object_in(offer.get("annotations")),
+                )
+
+    def look(self, *, acted: bool) -> Sight:  # noqa: ARG002
+        """Nothing to see, but servers that failed and tools that are new; a changed list is read again."""
+        news, before = [], set(self.tools)
+        for server in self._servers.values():
+            if server.link and server.link.stale and not server.link.gone:
+                try:
+                    server.learn(server.link, end=self._clock.now() + CALL_LIMIT)
+                except TellModel as fault:
+                    news.append(fault.sentence)
+        self._name()
+        new = [tool for name, tool in self.tools.items() if name not in before]
+        news += [f"New tool {tool.name}: {tool.description}" for tool in new]
+        return Sight(notes=(*self.problems, *news))
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:  # noqa: ARG002
+        """Call one tool, once. Raises TellModel."""
+        wanted = object_in(json_in(permit.action.parameter))
+        arguments = wanted.get("arguments") or {}
+        arguments = json_in(arguments) if isinstance(arguments, str) else arguments
+        if not isinstance(wanted.get("name"), str) or not isinstance(arguments, dict):
+            raise TellModel("INVALID_ARGS", 'The parameter is not {"name": "…", "arguments": {…}}, as JSON.')
+        tool = tool_named(wanted["name"], self.tools)
+        server = self._servers[tool.server]
+        before = server.link
+        result = server.call(tool.original, arguments)
+        note = "" if server.link is before else f"({tool.server} had ended and was started again.)\n"
+        return receipt_of(tool, result, note, self._keep)
+
+    def close(self) -> None:
+        """End every server, side by side."""
+        for thread in spawn(*(server.link.close for server in self._servers.values() if server.link)):
+            thread.join(10)
 
 
 # ==============================================================================
