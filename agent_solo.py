@@ -5507,6 +5507,127 @@ class Tools:
 # ==============================================================================
 
 
+@contextmanager
+def recording(path: Path) -> Iterator[None]:
+    """Turns a full disk, and its like, into a StopRun: nothing is done that cannot be recorded."""
+    try:
+        yield
+    except OSError as fault:
+        what = f"The record of this run cannot be written to {path}: {fault.strerror or fault}."
+        raise StopRun(what, "Make room there, or let AGENT_SOLO_HOME name another place.") from fault
+
+
+def save(path: Path, data: bytes, *, mode: str = "xb") -> None:
+    """Write a file that only its owner can read; what is appended is on disk on return. Raises StopRun."""
+    with recording(path), open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        if mode == "ab":
+            os.fsync(file.fileno())
+
+
+class Journal:
+    """One run's folder: journal.jsonl, frames/, files/, result.json. Private; every text in it is masked.
+
+    Each line says in `line` what it is: run, seen (a snapshot, once), intend, step, end. One that is cut
+    off is where the disk or the power ended.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        secrets: Sequence[str],
+        *,
+        task: str = "",
+        settings: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._secrets = tuple(secrets)
+        words = "-".join(re.findall(r"\w+", mask(task, self._secrets).lower()))[:40].strip("-") or "run"
+        begun = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        self.folder = home / "runs" / f"{begun}-{words}-{os.urandom(3).hex()}"
+        self.picture: Path | None = None  # of the last look
+        self._names: dict[tuple[str, int], str] = {}
+        self._seen: Snapshot | None = None  # the last one written
+        self._files = itertools.count(1)
+        for folder in (home, home / "runs", self.folder, self.folder / "frames", self.folder / "files"):
+            with recording(folder):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._append({"line": "run", "version": __version__, "task": task, "settings": settings or {}})
+
+    def intend(self, number: int, permit: Permit) -> None:
+        """On disk before the hand moves. Raises StopRun."""
+        self._append({"line": "intend", "number": number, "permit": permit})
+
+    def record(self, step: Step) -> Step:
+        """The whole step, on disk before the next one. Raises StopRun."""
+        seen = (self._seen, step.before, step.after)
+        new = [{"line": "seen", "snapshot": one} for last, one in pairwise(seen) if one is not last]
+        told = {name: getattr(step, name) for name in ("number", "decision", "verdict", "change", "seconds")}
+        told |= {
+            "before": step.before.id,
+            "after": step.after.id,
+            "allowed": isinstance(step.verdict, Permit),
+        }
+        told |= {"receipt": step.receipt.envelope(), "pictures": step.receipt.pictures}
+        self._append(*new, {"line": "step", **told})
+        self._seen = step.after
+        return step
+
+    def end(self, outcome: Outcome) -> None:
+        """The last line, and result.json. Raises StopRun."""
+        told = {name: getattr(outcome, name) for name in ("word", "status", "message", "result", "used")}
+        told |= {"steps": len(outcome.steps), "picture": str(self.picture or "")}
+        self._append({"line": "end", **told})
+        save(self.folder / "result.json", self._json(told) + b"\n", mode="wb")
+
+    def keep(self, name: str, data: str | bytes) -> Path:
+        """A file beside the journal, for what is too long to be told. Raises StopRun."""
+        plain = re.sub(r"\W+", "-", mask(name, self._secrets))[:60]
+        path = (
+            self.folder / "files" / f"{next(self._files):03}-{plain}{'.txt' if isinstance(data, str) else ''}"
+        )
+        save(path, data if isinstance(data, bytes) else mask(data, self._secrets).encode("utf-8", "replace"))
+        return path
+
+    def _append(self, *lines: Mapping[str, Any]) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        told = [self._json({"time": now, **line}) + b"\n" for line in lines]
+        save(self.folder / "journal.jsonl", b"".join(told), mode="ab")
+
+    def _json(self, value: Any) -> bytes:
+        text = json.dumps(self.clean(value), ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace")  # half a surrogate pair becomes JSON's own escape
+
+    def clean(self, value: Any) -> Json:
+        """The value as JSON: every text masked, every picture a file. Never fails on a kind of value."""
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if isinstance(value, Frame):
+            name = self._file(value.picture, value.digest)
+            self.picture = self.folder / name
+            return {"picture": name, "digest": value.digest, "shot": self.clean(value.shot)}
+        if isinstance(value, Picture):
+            return self._file(value, zlib.crc32(value.data))
+        if is_dataclass(value):
+            return {one.name: self.clean(getattr(value, one.name)) for one in fields(value)}
+        if isinstance(value, Mapping):
+            return {mask(str(key), self._secrets): self.clean(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.clean(one) for one in value]
+        return mask(str(value), self._secrets)
+
+    def _file(self, picture: Picture, digest: int) -> str:
+        """Its name inside the folder; a picture seen before is not written again."""
+        key = (picture.mime, digest)
+        if key not in self._names:
+            kind = {"image/jpeg": "jpg"}.get(picture.mime) or picture.mime.rpartition("/")[2]
+            self._names[key] = f"frames/{len(self._names) + 1:04}.{kind}"
+            save(self.folder / self._names[key], picture.data)
+        return self._names[key]
+
+
 # ==============================================================================
 # 17. Session: observe, decide, guard, act, verify, record
 # ==============================================================================
