@@ -114,7 +114,7 @@ __version__ = "0.1.0"
 #     StopRun           ends the run; the person reads it; caught once, in main
 #       Usage 2   MissingPart 3   ModelUnusable 4   PersonNeeded 5   Interrupted 130
 #       GaveUp 1   Stuck 1   LimitReached 1   Invalid 1
-#     TellModel         ends one action; the model reads it; caught once, in Session.act
+#     TellModel         ends one action; the model reads it; caught in Policy.judge and in Session.act
 
 
 class SoloError(Exception):
@@ -1915,18 +1915,6 @@ def fits(pattern: str, window: Window) -> bool:
     return sought != "" and (part or any(fnmatchcase(value, sought) for value in names.values()))
 
 
-def windows_named(text: str, windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The windows meant by an id, a title, or else a part of title or application; never an own one."""
-    sought, others = text.strip().casefold(), [window for window in windows if not window.own]
-    ways: tuple[Callable[[Window], bool], ...] = (
-        lambda window: window.id.casefold() == sought,
-        lambda window: window.title.casefold() == sought,
-        lambda window: sought in window.title.casefold() or sought in window.app.casefold(),
-    )
-    found = ([window for window in others if sought and way(window)] for way in ways)
-    return tuple(next(filter(None, found), ()))
-
-
 def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
     """The tool of that name, or the only one called so by its server, however written. Raises TellModel."""
     bare = {key: re.sub(r"[\W_]+", "_", key.lower()).removeprefix("mcp_") for key in (name, *tools)}
@@ -1947,7 +1935,7 @@ FINAL_WORDS: Final = (
     "cancel (?:(?:my|the|your) )?(?:order|subscription|account|plan|membership|booking|reservation)|"
     "clear (?:all|everything|history|data|browsing data|database|log)|close (?:(?:my|the|your) )?account"
 )
-# Also nouns and harmless verbs: these count alone, or before one of the words in brackets.
+# Nouns and harmless verbs too: these count alone, or before one of the words behind them.
 MIXED_WORDS: Final = {
     "order": "now|and",
     "format": "disk|drive|volume|partition|device|card|usb|sd|[a-z]:",
@@ -2079,8 +2067,14 @@ TOOL_WORDS: Final = re.compile(
     r"|^(?:run|shell|bash|terminal|edit|replace|move|rename|insert|update|patch|put|push|merge|upload|email|post|"
     r"order|transfer|stop|restart|reset|cancel)(?![a-z])"
 )
-# Roles whose press only opens them, or puts a caret there.
-INERT: Final = frozenset(("combo box", "heading", "menu", "tab", "terminal", "window"))
+# Roles whose press only opens, marks or sets something that can be set back. So does every kind of field.
+INERT: Final = frozenset(
+    re.split(
+        ", ",
+        "cell, check box, column header, combo box, heading, menu, radio button, row header, slider, "
+        "spin button, tab, terminal, tree item, window",
+    )
+)
 
 
 def dangerous(text: str) -> str:
@@ -2124,7 +2118,7 @@ def label_near(seen: Snapshot, point: ScreenPoint, window: Window | None = None)
 
 
 def labels_of(elements: Iterable[Element]) -> list[str]:
-    """The names of those that do something when pressed, instead of only opening or taking a caret."""
+    """The names of those whose press does something for good."""
     return [e.name for e in elements if e.name and e.role not in INERT and "field" not in e.role]
 
 
@@ -2304,8 +2298,10 @@ class Policy:
         return point, window
 
     def _meant(self, text: str) -> Window | None:
-        """The window to focus, an allowed one first. Raises TellModel."""
-        found = sorted(windows_named(text, self._windows), key=lambda window: not self.allowed(window))
+        """The window to focus: the one of just that title, or an allowed one. Raises TellModel."""
+        found = [window for window in self._windows if fits(text, window) and not window.own]
+        exact = text.strip().casefold()
+        found.sort(key=lambda window: (window.title.casefold() != exact, not self.allowed(window)))
         if not found:
             raise TellModel("WINDOW_NOT_FOUND", f"no window fits {quoted(text)}", self._choice())
         return self._admit(found[0], "goes by that name")

@@ -326,6 +326,11 @@ def test_focus_goes_to_allowed_windows_only() -> None:
     assert word(focus("bank")) == "POLICY_DENIED"
     assert word(focus("w2")) == "POLICY_DENIED"
     assert word(focus("editor")) == "WINDOW_NOT_FOUND"
+    help_ = replace(DESK, id="w9", title="Order desk - help")
+    assert (
+        getattr(judge(Action(verb="focus_window", parameter="order desk"), help_, DESK), "window", None)
+        == DESK
+    )
     assert word(focus("")) == "WINDOW_NOT_FOUND"
 
 
@@ -460,7 +465,9 @@ def test_the_label_is_that_of_the_smallest_things_at_the_point() -> None:
     assert word(judge(click(20, 20), DESK, seen=snapshot(text))) == "Permit"
 
 
-@pytest.mark.parametrize("role", ["text field", "search field", "combo box", "menu", "tab", "heading"])
+@pytest.mark.parametrize(
+    "role", ["text field", "search field", "combo box", "menu", "tab", "heading", "cell", "check box"]
+)
 def test_what_only_opens_or_takes_a_caret_does_not_ask(role: str) -> None:
     seen = snapshot(button("Format", role=role), windows=(DESK,))
     assert word(judge(click(), DESK, seen=seen, said="I click the Format menu")) == "Permit"
