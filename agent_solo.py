@@ -4255,9 +4255,22 @@ class Reading:
         if width < 0:  # it has no place of its own, such as the page of a lone tab in GTK 3
             return around
         whole = around.lay(Box(x=x, y=y, width=width, height=height))
-        popups = [replace(around, window=window, box=window.box) for window in self._own if window.popup]
-        cut = ((spot, clip(whole, spot.box)) for spot in (around, *popups))
+        popups = [window for window in self._own if window.popup and window.id != around.window.id]
+        if self._gtk4:
+            return self._popover(around, whole, popups)
+        spots = (around, *(replace(around, window=popup, box=popup.box) for popup in popups))
+        cut = ((spot, clip(whole, spot.box)) for spot in spots)
         return next((replace(spot, box=box) for spot, box in cut if box), None)
+
+    def _popover(self, around: Spot, whole: Box, popups: Sequence[Window]) -> Spot | None:
+        """GTK 4 tells a popover's size, not its place: the popup of that size is where it really lies."""
+        for popup in popups:
+            if abs(popup.box.width - whole.width) <= 2 and abs(popup.box.height - whole.height) <= 24:
+                left = around.left + popup.box.centre.x - whole.centre.x
+                top = around.top + popup.box.centre.y - whole.centre.y
+                return replace(around, window=popup, box=popup.box, left=left, top=top)
+        box = clip(whole, around.box)
+        return replace(around, box=box) if box else None
 
     def elements(self, allowed: Callable[[Window], bool]) -> list[Element]:
         """What can be named, in the windows that are allowed. Never raises TellModel."""

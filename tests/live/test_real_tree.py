@@ -126,6 +126,10 @@ def test_a_gtk_form(desk: Desk, work: Work, tmp_path: Path, version: str) -> Non
     slider = next(e for e in work.see().elements if e.role == "slider")
     assert work.act("set_value", slider.name, "40", role="slider").delivery == "delivered_verified"
     held(desk, out, weight=40.0)
+    box = next(e for e in work.see().elements if e.role == "combo box")
+    work.act("click", box.name, role="combo box")
+    work.act("click", "blue")
+    held(desk, out, colour="blue")
     work.act("click", "Save")
     held(desk, out, saved=1)
     assert refused(lambda: work.act("click", "Locked")).code == "ACTION_FAILED"
