@@ -314,6 +314,7 @@ class Window:
     frame: tuple[int, int, int, int] = (0, 0, 0, 0)  # how much of `box` is border: left, right, top, bottom
     focused: bool = False
     popup: bool = False  # a menu or tooltip, outside the window manager's care
+    dialog: bool = False  # belongs to another window of its application
     own: bool = False
     launched: bool = False
 
@@ -2190,9 +2191,10 @@ class Policy:
         """True if it may be read and touched. Menus and dialogs go with their application's windows."""
         kin = [other for other in self._windows if other.pid == window.pid > 0]
         shared = any(other.own for other in kin)  # with the terminal this runs in: that one goes by name only
-        if window.own or (shared and window.popup):
+        minor = window.popup or window.dialog
+        if window.own or (shared and minor):
             return False
-        others = () if shared else kin
+        others = kin if minor else ()
         return (self._rules.any_window and not shared) or any(map(self._named, (window, *others)))
 
     def judge(
@@ -3339,6 +3341,7 @@ class X11Host(Hands):
         terminal = self._pid(int(self._environ.get("WINDOWID") or 0))
         own = {terminal, next((pid for pid in self._line if pid in owners), 0)} - {0}
         active = self._active(tops)
+        kinds, kind = "_NET_WM_WINDOW_TYPE", self._display.get_atom("_NET_WM_WINDOW_TYPE_DIALOG")
         shown = {}
         for top, (box, free) in tops.items():
             xid = inner.get(top, top)
@@ -3353,6 +3356,7 @@ class X11Host(Hands):
                     frame=tuple([*self._value(xid, "_NET_FRAME_EXTENTS"), 0, 0, 0, 0][:4]),
                     focused=active in (xid, top),
                     popup=free and top not in inner,
+                    dialog=bool(self._value(xid, "WM_TRANSIENT_FOR")) or kind in self._value(xid, kinds),
                     own=pid in own,
                     launched=self._launched(pid, hex(xid)),
                 )

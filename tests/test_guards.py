@@ -197,13 +197,23 @@ def test_a_window_renamed_between_look_and_act_is_refused() -> None:
 
 
 def test_menus_and_dialogs_go_with_their_application() -> None:
-    dialog = replace(POPUP, id="d1", title="Save as", popup=False)
+    dialog = replace(POPUP, id="d1", title="Save as", popup=False, dialog=True)
     for window in (POPUP, dialog):
         assert word(judge(click(), window, DESK)) == "Permit"
         assert word(judge(click(), replace(window, pid=0), DESK)) == "POLICY_DENIED"
         assert word(judge(click(), replace(window, pid=20), DESK, BANK)) == "POLICY_DENIED"
         assert word(judge(click(), window, BANK)) == "POLICY_DENIED"
     assert word(judge(click(), replace(POPUP, pid=0), replace(DESK, pid=0))) == "POLICY_DENIED"
+
+
+def test_another_window_of_the_same_process_needs_a_name_of_its_own() -> None:
+    """As with browsers: one process, and the bank in another window."""
+    bank, order = replace(BANK, pid=10), replace(DESK, title="Order desk - Firefox")
+    assert word(judge(click(400, 100), bank, order)) == "POLICY_DENIED"
+    assert word(judge(click(400, 100), bank, order, rules=Rules(patterns=("app:firefox",)))) == "Permit"
+    renamed = replace(order, title="Bank - Firefox")
+    other = replace(order, id="w8", box=bank.box)
+    assert word(judge(click(), renamed, other)) == "POLICY_DENIED"
 
 
 def test_what_the_agent_started_is_allowed() -> None:
