@@ -5554,8 +5554,8 @@ class Journal:
         task: str = "",
         settings: Mapping[str, Json] | None = None,
     ) -> None:
-        self._secrets = tuple(secrets)
-        words = "-".join(re.findall(r"\w+", mask(task, self._secrets).lower()))[:40].strip("-") or "run"
+        self._mask = lru_cache(maxsize=4096)(partial(mask, secrets=tuple(secrets)))  # most of a screen stays
+        words = "-".join(re.findall(r"\w+", self._mask(task).lower()))[:40].strip("-") or "run"
         begun = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.folder = home / "runs" / f"{begun}-{words}-{os.urandom(3).hex()}"
         self.picture: Path | None = None  # of the last look
@@ -5595,11 +5595,13 @@ class Journal:
 
     def keep(self, name: str, data: str | bytes) -> Path:
         """A file beside the journal, for what is too long to be told. Raises StopRun."""
-        plain = re.sub(r"\W+", "-", mask(name, self._secrets))[:60]
+        plain = re.sub(r"\W+", "-", self._mask(name))[:60]
         path = (
             self.folder / "files" / f"{next(self._files):03}-{plain}{'.txt' if isinstance(data, str) else ''}"
         )
-        save(path, data if isinstance(data, bytes) else mask(data, self._secrets).encode("utf-8", "replace"))
+        save(
+            path, data if isinstance(data, bytes) else self._mask.__wrapped__(data).encode("utf-8", "replace")
+        )
         return path
 
     def _append(self, *lines: Mapping[str, Any]) -> None:
@@ -5613,10 +5615,10 @@ class Journal:
 
     def clean(self, value: Any) -> Json:
         """The value as JSON: every text masked, every picture a file. Never fails on a kind of value."""
-        if value is None or isinstance(value, (bool, int)):
+        if isinstance(value, str):
+            return self._mask(value)
+        if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
             return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else str(value)
         if isinstance(value, Frame):
             name = self._file(value.picture, value.digest)
             self.picture = self.folder / name
@@ -5626,10 +5628,10 @@ class Journal:
         if is_dataclass(value):
             return {one.name: self.clean(getattr(value, one.name)) for one in fields(value)}
         if isinstance(value, Mapping):
-            return {mask(str(key), self._secrets): self.clean(one) for key, one in value.items()}
+            return {self._mask(str(key)): self.clean(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.clean(one) for one in value]
-        return mask(str(value), self._secrets)
+        return self._mask(str(value))
 
     def _file(self, picture: Picture, digest: int) -> str:
         """Its name inside the folder; a picture seen before is not written again."""
