@@ -78,6 +78,7 @@ import json
 import math
 import os
 import queue
+import random
 import re
 import shlex
 import shutil
@@ -97,7 +98,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 from unicodedata import category, normalize
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -5513,6 +5514,441 @@ class Tools:
 # ==============================================================================
 # 15. Model: one question to the model's server, one decision
 # ==============================================================================
+#
+#   what the server answers      what is done
+#   a completion                 parsed; if it cannot be read the model is told so, twice
+#   a refusal that ENDS names    the run ends with one sentence
+#   another refusal              a setting gives way, as in REFUSALS; each thing once, kept for the next run
+#   429, 5xx, silence, no JSON   asked again, up to ATTEMPTS times, in sight of the person
+#
+# The SDK retries nothing: unseen and unbudgeted, it would ask again even after "insufficient_quota".
+
+ATTEMPTS, TELLINGS = 5, 2  # times a call is made; times a step tells the model that its reply cannot be read
+LONGEST_WAIT = 300.0  # seconds that a server may ask for
+LONGEST_OUTPUT = 16_384  # tokens, for models that think long before they speak
+
+
+def settings(text: str) -> dict[str, str]:
+    """What is written as "cap=max_tokens detail="."""
+    return dict(pair.split("=") for pair in text.split())
+
+
+def rows(table: str) -> Iterator[list[str]]:
+    """The cells of a table's lines."""
+    return ([cell.strip() for cell in f" {line} ".split(" | ")] for line in table.strip("\n").splitlines())
+
+
+# What a request asks for beside the talk. An empty value says nothing about it; 0 turns are all of them.
+START = settings(
+    "format=json_schema cap=max_tokens output=4096 images=3 turns=0 role=system "
+    "detail= thinking= temperature="
+)
+OFF = {"enable_thinking": False, "thinking": {"type": "disabled"}}  # two names of one switch
+
+# What is known of models by name and server; the first row that fits counts. Sources: their makers' pages.
+# Most are sent less than they could see: many servers shrink more than their models do.
+# pattern for "name @host" | how it points | largest picture | settings other than START's
+FAMILIES = r"""
+gpt-(5\.[4-9]|6)(?!.*(mini|nano)).*@api\.openai | px | 1920x1080 | cap=max_completion_tokens detail=original
+@api\.openai|gpt-[5-9]|\bo[134]\b | px | 1344x756 | cap=max_completion_tokens
+claude.*(4[-.][7-9](?!\d)|(opus|sonnet|haiku|fable)-[5-9]) | px | 1920x1080 |
+gemini | 1000,yx | 1920x1080 | format=
+gemma | 1000,yx | 1344x756 |
+ui-?tars-?1[-.]5 | px | 1344x756 | format= temperature=0
+ui-?tars | 1000 | 1344x756 | format= temperature=0
+doubao|\bseed- | 1000 | 1920x1080 | format=json_object
+qwen-?2[-.p]?5 | px | 1344x756 | format=
+qwen|qvq | 1000 | 1344x756 | format= thinking=enable_thinking
+autoglm | 999 | 1344x756 | format=
+glm | 999 | 1344x756 | format=json_object thinking=thinking
+opencua.*a3b | 1 | 1344x756 | format=
+kimi | 1 | 1344x756 | format=json_object
+opencua|gta1|gelato|holo-?1[-.]5 | px | 1344x756 | format= temperature=0
+holo|internvl|minicpm|agentcpm|yutori | 1000 | 1344x756 |
+molmo | percent | 1344x756 | format=
+moondream | 1 | 1344x756 | format=
+mimo | px | 1344x756 | format=json_object
+ | px | 1344x756 |
+"""
+
+# What servers say, behind their status, in lower case and without backslashes | which of ENDS it means, or
+# what gives way: settings with the values to try, from left to right, none twice.
+REFUSALS = r"""
+only 'text' content type|unexpected item type in content|unknown variant `image_url` | blind
+(image_url|image content|image input|multimodal (content|input)|vision( input)?) is not supported | blind
+does not support (images|image input|multimodal|vision)|invalid image input | blind
+no endpoints found that support image|at most 0 image|image urls are not currently supported | blind
+^402|insufficient_quota|credit balance|insufficient (credits|balance|funds)|billing_ | quota
+^40[13]|(incorrect|invalid)[ _]api[ _]key|api key not valid | key
+model_not_found|model.{0,80}(not found|not exist|decommissioned|no longer available) | name
+(unknown|no such|not a valid) model|no endpoints found for | name
+api-version | azure
+content_filter|content management policy | filter
+at most (\d+) image | images=
+context.{0,12}(length|size|window)|exceed_context|too long|too many tokens | images=1 turns=12,3 output=1024
+^413|patches|dimension|2000 pixels|image.{0,40}too large|payload | images=1
+use 'max_completion_tokens' | cap=max_completion_tokens
+max_(completion_)?tokens | cap=max_tokens,max_completion_tokens,
+thinking\b | thinking=enable_thinking,
+temperature | temperature=
+image_url\.detail|image detail|'auto', ?'low' | detail=
+role '?"?system|system['" ]+(role|message) | role=user
+response_format|json[ _](schema|object|mode|validate)|response mime type | format=json_object,
+additionalproperties|grammar|schema|generate json|the requested parameters | format=json_object,
+^400|^422 | format= thinking= temperature= detail=
+"""
+ENDS = {
+    "blind": ("the model cannot see pictures", "Name one that can with --model."),
+    "quota": ("the account has nothing left to spend", "Look at its billing page."),
+    "key": ("the server does not accept the key", "Set OPENAI_API_KEY."),
+    "name": ("the server does not have this model", "Name one that it has with --model."),
+    "azure": ("the server wants an API version", "On Azure, --base-url ends in /openai/v1/."),
+    "filter": ("the server's filter refuses what it was sent", ""),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What is known of a family of models: how it points, the largest picture to send, its settings."""
+
+    space: Space
+    most: tuple[int, int]
+    settings: Mapping[str, str]
+
+
+def profile_of(model: str, base_url: str = "") -> Profile:
+    """The first of FAMILIES that fits the model's name, and its server's where that matters."""
+    name = f"{model} @{urlsplit(base_url).hostname or ''}".lower()
+    _, space, most, more = next(row for row in rows(FAMILIES) if re.search(row[0], name))
+    width, height = map(int, most.split("x"))
+    return Profile(space=parse_space(space), most=(width, height), settings=settings(more))
+
+
+class Refused(SoloError):
+    """No completion came. `status` is 0 where no answer came at all; `wait` is what the server asks for."""
+
+    def __init__(self, status: int, sentence: str, *, body: str = "", wait: float | None = None) -> None:
+        super().__init__(quoted(" ".join(sentence.split()), 200))
+        self.status, self.wait = status, wait
+        self.words = f"{status} {sentence} {body}".replace("\\", "").lower()
+
+
+def words_of(body: Json) -> str:
+    """The sentence in an error's body: a list, a text, `error`, `detail` or flat. Never raises."""
+    if isinstance(body, list):
+        return words_of(body[0]) if body else ""
+    if not isinstance(body, dict):
+        return str(body or "")
+    inner = next((body[key] for key in ("error", "message", "detail", "msg") if body.get(key)), None)
+    passed_on = body["metadata"].get("raw") if isinstance(body.get("metadata"), dict) else None
+    return f"{words_of(inner) if inner else json.dumps(body)} {passed_on or ''}".strip()
+
+
+def figure(value: Json) -> float | None:
+    """A number as servers write it: some put it into a string, some leave it out."""
+    number = re.fullmatch(r"\d+(\.\d+)?", str(value).strip())
+    return float(number[0]) if number else None
+
+
+def asked_wait(headers: Mapping[str, str], body: str) -> float | None:
+    """The seconds a server asks to wait, by Retry-After (RFC 9110, 10.2.3: seconds or a date) or in words."""
+    from email.utils import parsedate_to_datetime
+
+    after = headers.get("retry-after", "")
+    if (seconds := figure(after)) is not None:
+        return seconds
+    with suppress(KeyError, TypeError, ValueError):
+        # by the server's own clock: this machine's may be wrong
+        until, sent = (parsedate_to_datetime(date) for date in (after, headers["date"]))
+        return max(0.0, (until - sent).total_seconds())
+    told = re.search(r"(?:retrydelay\W+|(?:retry|try again) in )(\d+(?:\.\d+)?) ?s", body, re.IGNORECASE)
+    return float(told[1]) if told else None
+
+
+def completion_in(text: str) -> dict[str, Json]:
+    """The body of a good answer, if it is one: an object with a choice that has a message. Raises Refused."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        raise Refused(502, f"not JSON: {text or 'nothing'}") from None
+    error = body.get("error") if isinstance(body, dict) else None
+    if error:
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        raise Refused(int(code) if re.fullmatch(r"[45]\d\d", code) else 502, words_of(error), body=text)
+    choices = body.get("choices") if isinstance(body, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+        raise Refused(502, f"no message: {text}")
+    return dict(body)
+
+
+def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[str, Json]:
+    """One exchange: one request, one completion's body. Raises Refused."""
+    chat = client().chat.completions.with_raw_response
+    import openai
+
+    try:
+        # The SDK's own reading gives a str for text/html, and a bare JSONDecodeError for nothing at all.
+        return completion_in(chat.create(**request).text)
+    except openai.APIConnectionError as error:
+        cause = error.__cause__ or error
+        raise Refused(0, str(cause) or type(cause).__name__) from None
+    except openai.APIStatusError as error:
+        status, body, answer = error.status_code, error.body, error.response
+    if isinstance(body, dict) and body.get("failed_generation"):  # Groq: the reply, which fits no schema
+        return {"choices": [{"message": {"content": body["failed_generation"]}}]}
+    said = whole = answer.text
+    with suppress(ValueError):
+        body = json.loads(whole)
+        said, whole = words_of(body), json.dumps(body, ensure_ascii=False)
+    raise Refused(status, said, body=whole, wait=asked_wait(answer.headers, whole))
+
+
+def ways(words: str) -> Iterator[tuple[str, str]]:
+    """Settings and the values that could please a server that said this, the likeliest first."""
+    for pattern, outcome in rows(REFUSALS):
+        found = re.search(pattern, words) if "=" in outcome else None
+        for setting, values in settings(outcome if found else "").items():
+            number = found[1] if found and found.groups() and not values else values
+            yield from ((setting, value) for value in number.split(","))
+
+
+class Terms:
+    """What a server takes from us: learned from its refusals, each thing once, and kept for the next run."""
+
+    def __init__(self, start: Mapping[str, str], memory: Path, name: str) -> None:
+        self._start, self._memory, self._name = start, memory, name
+        known = {key: told for key, told in self._remembered().get(name, {}).items() if isinstance(told, str)}
+        fits = [key for key in known if key in START and known[key].isdigit() >= START[key].isdigit()]
+        self.now = {**start, **{key: known[key] for key in fits}}
+        self._tried, self._kept = set(self.now.items()), dict(self.now)
+
+    def _remembered(self) -> dict[str, dict[str, str]]:
+        """Every server's terms; nothing if there is no such file, or it is not ours."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self._memory.read_text(encoding="utf-8"))
+            if isinstance(found, dict) and all(isinstance(terms, dict) for terms in found.values()):
+                return found
+        return {}
+
+    def give(self, refused: Refused) -> str:
+        """Give way where the server's words say so; says in what, or "" if nothing is left to give."""
+        way = next((way for way in ways(refused.words) if way not in self._tried), None)
+        if not way:
+            return ""
+        self._tried.add(way)
+        old, self.now[way[0]] = self.now[way[0]], way[1]
+        return f"{way[0]} {way[1] or 'left out'} instead of {old}"
+
+    def keep(self) -> None:
+        """Remember what worked, in a file that only its owner reads."""
+        if self.now == self._kept:
+            return
+        self._kept = dict(self.now)
+        learned = {key: value for key, value in self.now.items() if value != self._start[key]}
+        self._memory.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._memory.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps({**self._remembered(), self._name: learned}, indent=1), encoding="utf-8")
+        draft.replace(self._memory)
+
+    def request(self, talk: list[dict[str, Json]]) -> dict[str, Json]:
+        """What is sent beside the model's name, for this talk, on these terms."""
+        now = self.now
+        if now["role"] == "user":
+            parts = [text_part(talk[0]["content"]), *talk[1]["content"]]
+            talk = [{"role": "user", "content": parts}, *talk[2:]]
+        for part in (part for message in talk if message["role"] == "user" for part in message["content"]):
+            if now["detail"] and part["type"] == "image_url":
+                part["image_url"]["detail"] = now["detail"]
+        schema = {"json_schema": {"name": "step", "strict": True, "schema": action_schema()}}
+        more: dict[str, Json] = {now["cap"]: int(now["output"])} if now["cap"] else {}
+        more |= {now["thinking"]: OFF[now["thinking"]]} if now["thinking"] in OFF else {}
+        if now["format"]:
+            more["response_format"] = {"type": now["format"], **(schema if now["format"] in schema else {})}
+        more |= {"temperature": float(now["temperature"])} if now["temperature"] else {}
+        return {"messages": talk, "extra_body": more}
+
+
+@dataclass(kw_only=True)
+class ChatModel(Model):
+    """A model behind an OpenAI-compatible server. The budget is asked before each call, and charged after it.
+
+    `system` is the prompt, `price` US dollars a million tokens in and out, `memory` where the terms are kept.
+    """
+
+    base_url: str
+    api_key: str = field(repr=False)
+    model: str
+    profile: Profile
+    space: Space
+    budget: Budget
+    clock: Clock
+    watcher: Watcher
+    system: str
+    price: tuple[float, float] | None
+    memory: Path
+    images: int = 3
+    timeout: float = 600.0  # seconds without a byte; a model on this machine may think for minutes
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.base_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise Usage(f"{self.base_url!r} is no server's address", "Such as http://127.0.0.1:11434/v1.")
+        start = {**START, **self.profile.settings, "images": str(self.images)}
+        self._terms = Terms(start, self.memory, f"{self.model} at {self.base_url}")
+        self._client: Any = None
+        self._opening = threading.Lock()
+        self._dearer = 1.0  # times the estimated tokens that the server last counted
+
+    def warm(self) -> None:
+        """Load the SDK while something else is waited for."""
+
+        def load() -> None:
+            with suppress(MissingPart):  # said again, and heard, when it is needed
+                self._open()
+
+        threading.Thread(target=load, daemon=True).start()
+
+    def _open(self) -> Any:
+        """The SDK's client; made once, by whoever needs it first."""
+        with self._opening:
+            if self._client is None:
+                with needing("openai", "to ask the model's server"):
+                    import openai
+                away = urlsplit(self.base_url).hostname not in ("localhost", "127.0.0.1", "::1")
+                self._client = openai.OpenAI(
+                    base_url=self.base_url,
+                    api_key=self.api_key,
+                    max_retries=0,
+                    timeout=openai.Timeout(self.timeout, connect=10),
+                    http_client=openai.DefaultHttpxClient(trust_env=away),  # no proxy to this machine
+                )
+            return self._client
+
+    def decide(self, task: Task, steps: Sequence[Step], now: Snapshot, note: str) -> Decision:
+        """Ask until there is an action, at most three times; the last reply counts, readable or not."""
+        shot = now.frame.shot if now.frame else Shot(width=1, height=1, area=Box(x=0, y=0, width=1, height=1))
+        used, wrong = Spent(), list[Unreadable]()
+        while True:
+            talk = partial(self._talk, task, steps, now, note, wrong)
+            message, spent = self._ask(talk, shot.width * shot.height)
+            used += spent
+            decision = parse_reply(message, space=self.space, width=shot.width, height=shot.height)
+            if isinstance(decision.action, Action) or len(wrong) == TELLINGS:
+                return replace(decision, used=used)
+            self.watcher.note(f"the reply cannot be used, and the model is told: {decision.action.message}")
+            if decision.action.code == "truncated" and not message.get("content"):  # it thought until the cap
+                self._terms.now["output"] = str(min(2 * int(self._terms.now["output"]), LONGEST_OUTPUT))
+            wrong.append(replace(decision.action, raw=str(message.get("content") or "")[:LONGEST_THEN]))
+
+    def _talk(
+        self, task: Task, steps: Sequence[Step], now: Snapshot, note: str, wrong: Sequence[Unreadable]
+    ) -> list[dict[str, Json]]:
+        """The messages, on the terms of this moment, ended by replies that could not be read and why."""
+        turns, images = int(self._terms.now["turns"]), int(self._terms.now["images"])
+        talk = messages(task, steps[-turns:], now, note, system=self.system, space=self.space, images=images)
+        for reply in wrong:
+            told = text_part(ASKED_AGAIN.format(reply.message.rstrip(".")))
+            if reply.raw:
+                talk += [{"role": "assistant", "content": reply.raw}, {"role": "user", "content": [told]}]
+            else:  # some servers refuse an empty turn
+                talk[-1]["content"].append(told)
+        return talk
+
+    def _ask(self, talk: Callable[[], list[dict[str, Json]]], pixels: int) -> tuple[dict[str, Json], Spent]:
+        """A message and what it cost, over every hurdle that can be taken. Raises StopRun."""
+        failures = 0
+        while True:
+            request = {"model": self.model, **self._terms.request(talk())}
+            estimate = self._estimate(request["messages"], pixels)
+            self.budget.call(estimate)
+            started = self.clock.now()
+            try:
+                body = patient(partial(ask_server, self._open, request), self.clock)
+            except Refused as refused:
+                self.budget.spend(Spent(seconds=self.clock.now() - started, calls=1))
+                failures = self._recover(refused, failures)
+                continue
+            spent = replace(self._spent(body, estimate), seconds=self.clock.now() - started)
+            self.budget.spend(spent)
+            self._terms.keep()
+            choice = body["choices"][0]
+            return {**choice["message"], "finish_reason": choice.get("finish_reason")}, spent
+
+    def _recover(self, refused: Refused, failures: int) -> int:
+        """Mend the request, or wait; returns the failures so far. Raises ModelUnusable when neither helps."""
+        said = f"{refused.status or 'no answer'}: {mask(refused.sentence, [self.api_key])}"
+        for pattern, outcome in rows(REFUSALS):
+            if outcome in ENDS and re.search(pattern, refused.words):
+                raise ModelUnusable(f"{self.model}: {ENDS[outcome][0]} ({said})", ENDS[outcome][1])
+        if refused.status in (400, 404, 413, 422, 500) and (change := self._terms.give(refused)):
+            self.watcher.note(f"the model's server refuses this ({said}); asking with {change}")
+            return failures
+        failures += 1
+        passing = refused.status in (0, 408, 409, 425, 429) or refused.status >= 500
+        wait = 2.0 ** (failures - 1) if refused.wait is None else refused.wait
+        if not passing or failures == ATTEMPTS or wait > LONGEST_WAIT:
+            asks = f"; it asks to wait {wait:.0f} s" if wait > LONGEST_WAIT else ""
+            hint = {0: "Is it running?", 404: "Such an address often ends in /v1."}.get(refused.status, "")
+            times = f"{failures} times" if failures > 1 else "for good"
+            raise ModelUnusable(f"{self.base_url} failed {times} ({said}){asks}", hint)
+        wait *= random.uniform(1.0, 1.25)  # noqa: S311 (only so that not all return at once)
+        again = f"asking again in {wait:.1f} s, {failures + 1} of {ATTEMPTS}"
+        self.watcher.note(f"the model's server failed ({said}); {again}")
+        self.budget.call(Spent(seconds=wait))
+        self.clock.sleep(wait)
+        return failures
+
+    def _estimate(self, talk: Sequence[Mapping[str, Json]], pixels: int) -> Spent:
+        """The most a call can cost: all output, and 4 bytes or 750 pixels a token, times what was learned."""
+        tokens = 0.0
+        for content in (message["content"] for message in talk):
+            for part in [text_part(content)] if isinstance(content, str) else content:
+                tokens += len(part["text"].encode()) / 4 if "text" in part else pixels / 750
+        return self._priced(int(tokens * self._dearer), int(self._terms.now["output"]), None)
+
+    def _spent(self, body: Mapping[str, Json], estimate: Spent) -> Spent:
+        """What the server says the call took; where it says nothing, the estimate."""
+        usage = body["usage"] if isinstance(body.get("usage"), dict) else {}
+        came, went = figure(usage.get("prompt_tokens")), figure(usage.get("completion_tokens"))
+        if came:
+            self._dearer = max(1.0, self._dearer * came / max(1, estimate.tokens_in))
+        came, went = came or estimate.tokens_in, estimate.tokens_out if went is None else went
+        return self._priced(int(came), int(went), figure(usage.get("cost")))
+
+    def _priced(self, tokens_in: int, tokens_out: int, charged: float | None) -> Spent:
+        """Tokens and their price: as told on the command line, else as the server charged."""
+        cost = charged or 0.0
+        if self.price:
+            cost = (tokens_in * self.price[0] + tokens_out * self.price[1]) / 1e6
+        return Spent(tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, calls=1)
+
+
+LOCAL_PORTS = (11434, 1234, 8080, 8000)  # Ollama, LM Studio, llama.cpp, vLLM
+SEES = r"vl\b|vision|omni|llava|gemma-?[34]|ui-?tars|internvl|molmo|moondream|pixtral|minicpm-?v|glm-.*v\b"
+
+
+def find_local(clock: Clock, ports: Sequence[int] = LOCAL_PORTS) -> tuple[str, str] | None:
+    """The server and model on this machine to ask: one that sees, going by its name, before any other."""
+    with needing("requests", "to look for a model on this machine"):
+        import requests
+    from concurrent.futures import ThreadPoolExecutor
+
+    def offered(port: int) -> list[tuple[str, str]]:
+        url = f"http://127.0.0.1:{port}/v1"
+        with requests.Session() as session, suppress(requests.RequestException, ValueError):
+            session.trust_env = False  # no proxy to this machine
+            body = session.get(f"{url}/models", timeout=(0.5, 2), allow_redirects=False).json()
+            found = body.get("data") if isinstance(body, dict) else None
+            names = [str(model.get("id")) for model in found or () if isinstance(model, dict)]
+            return [(url, name) for name in names if not re.search("(?i)embed|rerank|whisper", name)]
+        return []
+
+    with ThreadPoolExecutor(len(ports)) as pool:
+        found = patient(lambda: [pair for pairs in pool.map(offered, ports) for pair in pairs], clock)
+    seeing = [pair for pair in found if re.search(SEES, pair[1].lower())]
+    return next(iter(seeing + found), None)
 
 
 # ==============================================================================
