@@ -4661,10 +4661,14 @@ class Page:
 
     def call(self, method: str, **params: Json) -> dict[str, Json]:
         """The result; empty while a dialog stops the page. Raises TellModel."""
+        touched = "delivery_uncertain" if method.startswith(("Input.", "Page.handle")) else "not_delivered"
         try:
             return self._call(method, params)
         except self._faults as fault:
-            raise TellModel("APP_UNRESPONSIVE", f"the page is gone: {fault}", "look again") from None
+            code, sentence = "APP_UNRESPONSIVE", f"the page is gone: {fault}"
+        except TellModel as told:
+            code, sentence = told.code, told.sentence
+        raise TellModel(code, sentence, "look again", delivery=touched)
 
     def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
         closing = method == "Page.handleJavaScriptDialog"
@@ -4763,6 +4767,8 @@ class Pages:
                 targets = session.get(f"{self._base}/json/list", timeout=2).json()
         except (requests.RequestException, ValueError):
             raise TellModel("APP_NOT_FOUND", f"No debugging port answers at {self._base}.") from None
+        if not isinstance(targets, list):
+            raise TellModel("APP_NOT_FOUND", f"What answers at {self._base} is no debugging port.")
         pages = [t for t in targets if t["type"] in ("page", "webview") and t.get("webSocketDebuggerUrl")]
         return [page for page in pages if not page["url"].startswith(("devtools:", "chrome-extension:"))]
 
@@ -4893,7 +4899,10 @@ class Pages:
         """Put text into a field, added or in place of what is there, and read it back inside the page."""
         whole = action.verb != "input"
         key, text = self._key(element), "" if action.verb == "clear" else action.parameter
-        how = page.run("write", key, text, whole) if key else "no"
+        try:
+            how = page.run("write", key, text, whole) if key else "no"
+        except TellModel as silent:
+            raise TellModel(silent.code, silent.sentence, "look", delivery="delivery_uncertain") from None
         if how == "no":
             raise TellModel("ACTION_NOT_SUPPORTED", f"{described(element)} does not take {quoted(text)}")
         if how not in ("type", "done"):

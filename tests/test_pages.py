@@ -331,9 +331,18 @@ def test_a_dialog_that_a_person_closed_is_noticed(browser: Browser, pages: Pages
 
 
 def test_a_socket_that_dies_is_a_sentence(browser: Browser, pages: Pages) -> None:
+    seen = see(pages)
     browser.fatal = {"Input.dispatchMouseEvent"}
     told = refused(lambda: act(pages, "click", "Save"))
-    assert told.code == "APP_UNRESPONSIVE"
+    assert (told.code, told.delivery) == ("APP_UNRESPONSIVE", "delivery_uncertain")
+    browser.fatal = {"Runtime.callFunctionOn"}
+    told = refused(lambda: pages.act(Permit(action=Action(verb="click", ref="w6")), seen))
+    assert (told.code, told.delivery) == ("APP_UNRESPONSIVE", "not_delivered")
+
+
+def test_another_service_behind_the_port_is_a_sentence(browser: Browser, pages: Pages) -> None:
+    browser.targets = {"error": "not found"}
+    assert see(pages).notes == (f"What answers at http://127.0.0.1:{browser.port} is no debugging port.",)
 
 
 def test_an_error_of_the_browser_is_a_sentence(browser: Browser) -> None:
