@@ -5542,9 +5542,9 @@ def settings(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-def rows(table: str) -> Iterator[list[str]]:
-    """The cells of a table's lines."""
-    return ([cell.strip() for cell in f" {line} ".split(" | ")] for line in table.strip("\n").splitlines())
+def table(text: str) -> Iterator[list[str]]:
+    """The cells of each line."""
+    return ([cell.strip() for cell in f" {line} ".split(" | ")] for line in text.strip("\n").splitlines())
 
 
 # What a request asks for beside the talk. An empty value says nothing about it; 0 turns are all of them.
@@ -5628,7 +5628,7 @@ class Profile:
 def profile_of(model: str, base_url: str = "") -> Profile:
     """The first of FAMILIES that fits the model's name, and its server's where that matters."""
     name = f"{model} @{urlsplit(base_url).hostname or ''}".lower()
-    _, space, most, more = next(row for row in rows(FAMILIES) if re.search(row[0], name))
+    _, space, most, more = next(row for row in table(FAMILIES) if re.search(row[0], name))
     width, height = map(int, most.split("x"))
     return Profile(space=parse_space(space), most=(width, height), settings=settings(more))
 
@@ -5715,7 +5715,7 @@ def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[s
 
 def ways(words: str) -> Iterator[tuple[str, str]]:
     """Settings and the values that could please a server that said this, the likeliest first."""
-    for pattern, outcome in rows(REFUSALS):
+    for pattern, outcome in table(REFUSALS):
         found = re.search(pattern, words) if "=" in outcome else None
         for setting, values in settings(outcome if found else "").items():
             number = found[1] if found and found.groups() and not values else values
@@ -5888,7 +5888,7 @@ class ChatModel(Model):
     def _recover(self, refused: Refused, failures: int) -> int:
         """Mend the request, or wait; returns the failures so far. Raises ModelUnusable when neither helps."""
         said = f"{refused.status or 'no answer'}: {mask(refused.sentence, [self.api_key])}"
-        for pattern, outcome in rows(REFUSALS):
+        for pattern, outcome in table(REFUSALS):
             if outcome in ENDS and re.search(pattern, refused.words):
                 raise ModelUnusable(f"{self.model}: {ENDS[outcome][0]} ({said})", ENDS[outcome][1])
         if refused.status in (400, 404, 413, 422, 500) and (change := self._terms.give(refused)):
