@@ -73,6 +73,7 @@ import atexit
 import base64
 import difflib
 import html
+import importlib.util
 import itertools
 import json
 import math
@@ -6103,9 +6104,712 @@ class Journal:
 # ==============================================================================
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of `doctor`: works (True), does not (False), or is not there and not needed by all (None)."""
+
+    name: str
+    ok: bool | None
+    found: str
+    todo: str = ""
+
+
+# What the operating system must bring: how it is seen to be here, and its package for apt, dnf and pacman.
+# The first two are for the system's own Python, the rest for a machine without a screen.
+SYSTEM = (
+    ("import ensurepip", "python3-venv", "python3", "python"),
+    ("import tkinter", "python3-tk", "python3-tkinter", "tk"),
+    ("Xvfb", "xvfb", "xorg-x11-server-Xvfb", "xorg-server-xvfb"),
+    ("openbox", "openbox", "openbox", "openbox"),
+    ("dbus-daemon", "dbus", "dbus-daemon", "dbus"),
+    ("/usr/share/dbus-1/services/org.a11y.Bus.service", "at-spi2-core", "at-spi2-core", "at-spi2-core"),
+    ("/usr/share/fonts/**/DejaVuSans.ttf", "fonts-dejavu-core", "dejavu-sans-fonts", "ttf-dejavu"),
+    ("/usr/share/fonts/**/wqy-microhei.ttc", "fonts-wqy-microhei", "wqy-microhei-fonts", "wqy-microhei"),
+    ("/usr/share/fonts/**/NotoC*", "fonts-noto-color-emoji", "google-noto-emoji-fonts", "noto-fonts-emoji"),
+)
+MANAGERS = ("apt-get install -y --no-install-recommends", "dnf install -y", "pacman -S --noconfirm")
+OFFLINE = "NewConnectionError|NameResolutionError|Temporary failure in name|Network is unreach|ProxyError"
+
+# What pip says when it fails, and what that means; the first that fits is told.
+PIP_FAULTS = (
+    ("No space left", "the disk is full"),
+    (OFFLINE, "the package index cannot be reached; is this machine offline?"),
+    (r"No matching distribution found for (\S+)", "no {0} fits this Python on this system"),
+    (r"(?:Failed building wheel for|Failed to build) '?([\w.-]+)", "{0} could not be built here"),
+    (r"(?s).*Collecting ([\w.-]+).*did not run successfully", "{0} could not be built here"),
+    (r"ERROR: (.+)", "{0}"),
+)
+
+
+def packages(file: Path) -> list[str]:
+    """The requirements in the PEP 723 block at the top of `file`: the one list there is."""
+    block = re.search(r"(?ms)^# /// script$(.*?)^# ///$", file.read_text("utf-8"))
+    return re.findall(r'(?m)^#   "(.+)",?$', block[1]) if block else []
+
+
+def package_names(requirements: Sequence[str]) -> list[str]:
+    """The requirements without versions and conditions."""
+    return [re.split(r"[^\w.-]", requirement)[0] for requirement in requirements]
+
+
+def is_present(sign: str) -> bool:
+    """True if what the sign names is here: `import NAME`, a file's pattern, or a program."""
+    if sign.startswith("import "):
+        return importlib.util.find_spec(sign[7:]) is not None
+    return any(Path("/").glob(sign[1:])) if sign.startswith("/") else shutil.which(sign) is not None
+
+
+def system_command(*, screen: bool) -> list[str]:
+    """The command that installs what this machine's package manager can still bring; empty if nothing."""
+    column = next((number for number, name in enumerate(MANAGERS, 1) if shutil.which(name.split()[0])), 0)
+    rows = SYSTEM[0 if sys.base_prefix == "/usr" else 2 : 2 if screen else None]
+    lacking = [row[column] for row in rows if column and not is_present(row[0])]
+    series = f"python3.{sys.version_info[1]}"
+    if Path("/usr/bin/python3").resolve().name != series:  # a second Python, packaged beside the default one
+        lacking = [name.replace("python3-", f"{series}-") for name in lacking]
+    return [*MANAGERS[column - 1].split(), *lacking] if lacking else []
+
+
+def run_program(
+    argv: Sequence[str], *, tell: str = "", say: Callable[[str], object] = str
+) -> tuple[int, str]:
+    """Run a program to its end, saying its lines that match `tell`; returns its status and all its lines."""
+    from subprocess import DEVNULL, PIPE, STDOUT, Popen
+
+    lines = []
+    with Popen(argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, text=True, errors="replace") as process:
+        for line in process.stdout or ():
+            lines.append(line.rstrip())
+            if tell and re.match(tell, line):
+                say(f"  {lines[-1]}")
+    return process.returncode, "\n".join(lines)
+
+
+def install_system(command: Sequence[str], say: Callable[[str], None]) -> str:
+    """Have apt-get install, as root or through sudo; returns "", or why it could not be done."""
+    right = [] if os.access("/var/lib/dpkg", os.W_OK) else ["sudo", "-n"]
+    if command[0] != "apt-get" or (right and (not shutil.which("sudo") or run_program([*right, "true"])[0])):
+        return "System packages are missing, and they are not mine to install here."
+    quiet, patient = [*right, "env", "DEBIAN_FRONTEND=noninteractive"], ["-o", "DPkg::Lock::Timeout=120"]
+    say("  apt-get update")
+    run_program([*quiet, "apt-get", "update"])  # if this failed, the next line says what that meant
+    ours = f"Setting up (?:{'|'.join(command[4:])})[ :]"
+    status, said = run_program([*quiet, *command, *patient], tell=ours, say=say)
+    faults = [*re.findall("(?m)^E: (.+)", said), said[-200:]]
+    return f"apt-get could not install: {faults[0]}" if status else ""
+
+
+def private_python(home: Path) -> Path:
+    """The interpreter of the private environment, whether or not it is there yet."""
+    return home / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def environment_stamp(home: Path, file: Path) -> str:
+    """What an environment is made from: the Python behind it, and the list of packages."""
+    return "\n".join([str(private_python(home).resolve()), *packages(file), ""])
+
+
+def environment_ready(home: Path, file: Path) -> bool:
+    """True if the private environment was finished, from this very list. The stamp is written last."""
+    mark = home / "venv" / "agent_solo.stamp"
+    return (
+        private_python(home).exists()
+        and mark.is_file()
+        and mark.read_text("utf-8") == environment_stamp(home, file)
+    )
+
+
+def pip_fault(said: str) -> str:
+    """Why pip failed, in half a sentence."""
+    known = (text.format(*fit.groups()) for sign, text in PIP_FAULTS if (fit := re.search(sign, said)))
+    return next(known, said[-200:])
+
+
+def make_environment(home: Path, file: Path, say: Callable[[str], None], *, hint: str) -> None:
+    """Make the private environment anew and fill it. Raises MissingPart: one sentence, and `hint`."""
+    base, folder = getattr(sys, "_base_executable", sys.executable), home / "venv"
+    importlib.invalidate_caches()
+    bare = not is_present("import ensurepip")  # Debian's python3 without python3-venv
+    if bare and not is_present("import pip"):
+        raise MissingPart("This Python has no pip, and cannot make an environment that has one.", hint)
+    say(f"  making {folder}")
+    options = ["--clear", "--without-pip"] if bare else ["--clear"]
+    status, said = run_program([base, "-m", "venv", *options, str(folder)])
+    if status:
+        raise MissingPart(f"The private environment could not be made: {said[-200:]}", hint)
+    inner = str(private_python(home))
+    pip = [base, "-m", "pip", "--python", inner] if bare else [inner, "-m", "pip"]
+    options = ["--no-input", "--progress-bar", "off", "--disable-pip-version-check"]
+    listed = packages(file)
+    ours = f"Collecting (?:{'|'.join(package_names(listed))})[^a-z-]"
+    status, said = run_program([*pip, "install", *options, *listed], tell=ours, say=say)
+    if status:
+        raise MissingPart(f"pip could not install the packages: {pip_fault(said)}.", hint)
+    (folder / "agent_solo.stamp").write_text(environment_stamp(home, file), "utf-8")
+
+
+def setup(
+    home: Path,
+    file: Path,
+    *,
+    system: Sequence[str],
+    say: Callable[[str], None],
+    ask: Callable[[str], bool] | None,
+) -> int:
+    """Bring what this machine lacks, after showing it. Run again, it mends or changes nothing.
+
+    `system` is from system_command; `ask` is None where nobody can be asked. Returns the exit status.
+    """
+    done, again = environment_ready(home, file), f"python3 {file.name} setup --yes"
+    if done and not system:
+        say(f"Nothing to do: {home / 'venv'} has every package, and the system has every part.")
+        return 0
+    say("To be done:")
+    if system:
+        say(f"  as root: {' '.join(system)}")
+    if not done:
+        say(f"  a private environment in {home / 'venv'}, with {', '.join(package_names(packages(file)))}")
+    if ask is None:
+        raise Usage("This changes the machine, and there is no terminal to ask in.", again)
+    if not ask("Do it?"):
+        say("Nothing was changed.")
+        return 1
+    trouble = install_system(system, say) if system else ""
+    fresh = "sudo apt-get update && " if system[:1] == ["apt-get"] else ""
+    by_hand = f"{fresh}sudo {' '.join(system)} && {again}" if trouble else again
+    if not done:
+        make_environment(home, file, say, hint=by_hand)
+    if trouble:
+        raise MissingPart(trouble, by_hand)
+    say(f"Ready. Next: python3 {file.name} demo")
+    return 0
+
+
+def relaunch(home: Path, file: Path, argv: Sequence[str], needed: Sequence[str]) -> None:
+    """Go on in the private environment if this one lacks a needed module; never twice. Raises MissingPart."""
+    lacking = [name for name in needed if not is_present(f"import {name}")]
+    if lacking and (
+        Path(sys.prefix).resolve() == (home / "venv").resolve() or not environment_ready(home, file)
+    ):
+        raise MissingPart(f"Not installed: {', '.join(lacking)}.", f"python3 {file.name} setup --yes")
+    command = [str(private_python(home)), str(file), *argv]
+    if lacking and os.name == "posix":
+        os.execv(command[0], command)  # noqa: S606 - one process: signals and exit status need no passing on
+    if lacking:
+        import subprocess
+
+        sys.exit(subprocess.call(command))
+
+
+def as_check(name: str, look: Callable[[], str]) -> Check:
+    """One check: what `look` returns was found, what it raises is to be mended."""
+    try:
+        return Check(name=name, ok=True, found=look())
+    except (MissingPart, ModelUnusable, Usage, TellModel) as fault:
+        return Check(name=name, ok=False, found=fault.sentence, todo=fault.hint)
+
+
+def package_found(requirement: str, hint: str) -> str:
+    """The version of a package in this interpreter. Raises MissingPart if it is absent or too old."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    name, least = re.split("[>=;]+", requirement)[:2]
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        raise MissingPart("not installed", hint) from None
+    have, want = ([int(part) for part in re.findall(r"\d+", text)] for text in (found, least))
+    if have < want:
+        raise MissingPart(f"{found} is too old, {least} is needed", hint)
+    return found
+
+
+def tkinter_found() -> str:
+    """That tkinter is here: importing pyautogui ends the program without it, and the demo is made of it."""
+    if not (is_present("import tkinter") and is_present("import _tkinter")):
+        raise MissingPart("not in this Python", "Debian: apt-get install python3-tk; else another Python")
+    return "here"
+
+
+def home_found(home: Path) -> str:
+    """Where runs are kept. Raises MissingPart if that cannot be written to."""
+    nearest = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not os.access(nearest, os.W_OK):
+        raise MissingPart(f"{nearest} cannot be written to", "name another folder in AGENT_SOLO_HOME")
+    return str(home)
+
+
+def picture_found(pixels: Channel) -> str:
+    """The size of a picture taken now. Raises MissingPart if there is nothing to see on it."""
+    frame = pixels.look(acted=False).frame
+    if frame is None or len(set(frame.cells)) < 2:
+        raise MissingPart("the picture has one colour only", "unlock or wake the screen, or open a window")
+    area, shot, size = frame.shot.area, frame.shot, len(frame.picture.data) // 1024
+    return f"{area.width}x{area.height}, sent as {shot.width}x{shot.height}, {size} KB"
+
+
+def pointer_found(host: Host) -> str:
+    """That the pointer goes where it is sent: a little towards the middle of the screen, and back."""
+    start, middle = host.pointer(), host.monitors()[0].centre
+    there = ScreenPoint(x=start.x + (4, -4)[start.x > middle.x], y=start.y + (4, -4)[start.y > middle.y])
+    host.move(there)
+    seen = host.pointer()
+    host.move(start)
+    if seen != there:
+        raise MissingPart(f"sent to {there.x},{there.y}, it went to {seen.x},{seen.y}", "let go of the mouse")
+    return f"moved to {there.x},{there.y}, read back, and put back"
+
+
+def screen_checks(opened: Callable[[], tuple[Host, Channel, Channel]]) -> list[Check]:
+    """What needs a display: tried, not assumed. Without one, a single line says so."""
+    try:
+        host, pixels, tree = opened()
+    except MissingPart as fault:
+        return [Check(name="display", ok=False, found=fault.sentence, todo=fault.hint)]
+    sizes = ", ".join(f"{box.width}x{box.height}{box.x:+}{box.y:+}" for box in host.monitors())
+    sight = tree.look(acted=False)
+    named = " ".join(sight.notes) or f"{len(sight.elements)} elements"
+    checks = [
+        Check(name="display", ok=True, found=f"{host.name}, {sizes}"),
+        as_check("picture", lambda: picture_found(pixels)),
+        as_check("pointer", lambda: pointer_found(host)),
+        as_check("windows", lambda: f"{len(host.windows())} to be seen"),
+        Check(name="accessibility", ok=None if sight.notes else True, found=named),
+    ]
+    for part in (tree, pixels, host):
+        part.close()
+    return checks
+
+
+def model_found(environ: Mapping[str, str], local: Callable[[], tuple[str, str] | None]) -> str:
+    """Which server a run would ask; a key is never shown. Raises MissingPart if there is none."""
+    if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
+        return f"{environ.get('OPENAI_BASE_URL') or 'the OpenAI API'}, by the environment; not asked now"
+    found = local()
+    if found is None:
+        raise MissingPart("none", "set OPENAI_API_KEY, name a --base-url, or start a local server")
+    return f"{found[1]} at {found[0]}"
+
+
+def tools_found(mcp: Path, environ: Mapping[str, str]) -> str:
+    """The servers a config file names. Raises Usage, or MissingPart for the first that cannot be used."""
+    servers = read_servers(mcp, environ)
+    for server in servers:
+        if server.problem:
+            raise MissingPart(f"{server.name}: {server.problem}", f"mend it in {mcp}")
+    return ", ".join(server.name for server in servers)
+
+
+def doctor(
+    *,
+    home: Path,
+    file: Path,
+    environ: Mapping[str, str],
+    local: Callable[[], tuple[str, str] | None],
+    opened: Callable[[], tuple[Host, Channel, Channel]],
+    mcp: Path | None = None,
+) -> list[Check]:
+    """What works on this machine, and how to mend the rest.
+
+    `opened` opens the host, its pixels and its tree; `local` looks for a model's server on this machine.
+    Touches nothing but the pointer, which it puts back. A run needs every check that is not None.
+    """
+    made, hint = environment_ready(home, file), f"python3 {file.name} setup --yes"
+    checks = [Check(name="python", ok=True, found=f"{sys.version.split()[0]}, {sys.executable}")]
+    for line in packages(file):
+        marker = re.search(r"sys_platform == '(\w+)'", line)
+        if not marker or marker[1] == sys.platform:
+            checks.append(as_check(package_names([line])[0], partial(package_found, line, hint)))
+    checks += [
+        as_check("tkinter", tkinter_found),
+        Check(name="environment", ok=made or None, found=f"{home / 'venv'}{'' if made else ' is not made'}"),
+        as_check("home", lambda: home_found(home)),
+        Check(
+            name="held keys",
+            ok=True,
+            found="some; the next start lets go" if any(home.glob("held*.json")) else "none",
+        ),
+        *screen_checks(opened),
+        as_check("model", lambda: model_found(environ, local)),
+    ]
+    if mcp:
+        checks.append(as_check("tools", lambda: tools_found(mcp, environ)))
+    return checks
+
+
 # ==============================================================================
 # 20. Demo: an order desk, a scripted model and a tool server, all real
 # ==============================================================================
+
+CUSTOMER = "Zoë 订单 №7 🙂"
+NOTE = "  <C:\\new>, ½ kg à la carte"  # leading spaces, and signs that keyboards and shells like to change
+SHOPS = ("Lund Bakery", "Café Núñez", "Müller & Söhne", "みどり商店")
+TWICE = 23  # the order to be removed; the list has to be scrolled to reach it
+ORDERS: list[dict[str, Json]] = [
+    {"number": number, "customer": SHOPS[number % 4], "note": ""} for number in range(1, 25)
+]
+ORDERS[TWICE - 1] |= {"customer": ORDERS[TWICE - 2]["customer"], "note": "again"}
+ADDED: dict[str, Json] = {"number": 25, "customer": CUSTOMER, "note": NOTE}
+STOCK = {"KK-7": 41, "KK-8": 0}
+DEMO_TASK = f"""At the order desk, add and save an order for "{CUSTOMER}" with note "{NOTE}".
+Then remove order {TWICE}, which is order {TWICE - 1} again. Ask the stock tool how many KK-7 there are.
+Answer with customer, removed (the order's number) and in_stock."""
+DEMO_RESULT: dict[str, Json] = {"customer": CUSTOMER, "removed": TWICE, "in_stock": STOCK["KK-7"]}
+DEMO_SCHEMA = {"type": "object", "required": list(DEMO_RESULT)}
+
+# No key bindings and no menus: nothing answers but the windows. A press on a window focuses and raises it.
+OPENBOX = """<openbox_config xmlns="http://openbox.org/3.4/rc"><keyboard/><mouse><context name="Client">
+<mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+</context></mouse></openbox_config>
+"""
+# With libXft before 2.3.5 (Debian 11, Ubuntu 22.04), X ends Tk at its first coloured 🙂: no such fonts there.
+FONTS = """<fontconfig><include>/etc/fonts/fonts.conf</include><selectfont><rejectfont><pattern>
+<patelt name="color"><bool>true</bool></patelt></pattern></rejectfont></selectfont></fontconfig>
+"""
+
+
+def as_file(value: Json) -> str:
+    """JSON as the order desk saves it."""
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+def put_file(path: Path, text: str) -> None:
+    """Write a file in one go: whoever reads it finds the old text or the new, never half."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_bytes(text.encode())
+    draft.replace(path)
+
+
+@contextmanager
+def virtual_screen(folder: Path, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """A screen in memory, with a window manager and a message bus; gives the environment for programs on it.
+
+    All of it ends with the block and, where setpriv is there, also when this program is killed.
+    """
+    lacking = [name for name in ("Xvfb", "openbox") if not shutil.which(name)]
+    if lacking:
+        raise MissingPart(f"No screen here, and no {lacking[0]} to make one.", "agent_solo.py setup --yes")
+    tied = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+    inside = {**environ, "XDG_SESSION_TYPE": "x11", "WAYLAND_DISPLAY": ""}
+    put_file(folder / "openbox.xml", OPENBOX)
+    with ExitStack() as stack:
+
+        def start(*argv: str, says: bytes) -> str:
+            """Start a program; gives the first line it says that fits: then it is ready."""
+            program = start_program([*tied, *argv], env=inside, cwd=folder, pipes=True)
+            stack.callback(end_program, program)
+            stack.callback(program.terminate)  # first of all: none of them ends when its input does
+            for line in program.stdout or ():
+                if re.match(says, line):
+                    return str(line.decode().strip())
+            raise MissingPart(f"{argv[0]} ended before it was ready.")
+
+        size = ("-screen", "0", "1280x800x24", "-noreset", "-nolisten", "tcp")
+        inside["DISPLAY"] = ":" + start("Xvfb", "-displayfd", "1", *size, says=rb"\d")
+        if shutil.which("dbus-daemon"):
+            bus = ("dbus-daemon", "--session", "--nofork", "--print-address=1")
+            inside["DBUS_SESSION_BUS_ADDRESS"] = start(*bus, says=b"unix:")
+        start("openbox", "--config-file", "openbox.xml", "--startup", "echo ready", says=b"ready")
+        yield inside
+
+
+class OrderDesk:
+    """A small window that keeps orders in orders.json, and says in desk.json what it shows, and where."""
+
+    def __init__(self, folder: Path) -> None:
+        from tkinter import StringVar, Tk, ttk
+
+        self._folder, self._told = folder, ""
+        self._orders: list[dict[str, Json]] = json.loads((folder / "orders.json").read_text("utf-8"))
+        self.window = Tk()
+        self.window.title("Order desk")
+        self.window.geometry("760x680+60+40")
+        self.window.attributes("-topmost", True)
+        self._dress(ttk.Style())
+        form = ttk.Frame(self.window, padding=24)
+        form.pack(fill="both", expand=True)
+        self._typed = {name: StringVar() for name in ("customer", "note")}
+        self._parts: dict[str, Any] = {}
+        for name, text in self._typed.items():
+            self._parts[name] = ttk.Entry(form, textvariable=text)
+        self._parts["save"] = ttk.Button(form, text="Save", command=self.save)
+        self._parts["list"] = rows = ttk.Treeview(form, columns=tuple(ADDED), show="headings")
+        self._parts["delete"] = ttk.Button(form, text="Delete", command=self.delete)
+        for name, part in self._parts.items():
+            if name in self._typed:
+                ttk.Label(form, text=name.capitalize()).pack(anchor="w")
+                self._typed[name].trace_add("write", self.later)
+            wide = {"fill": "both", "expand": name == "list"}
+            part.pack(pady=(4, 12), **({"anchor": "e"} if name in ("save", "delete") else wide))
+        for name, width in zip(ADDED, (90, 270, 330), strict=True):
+            rows.heading(name, text=name.capitalize(), anchor="w")
+            rows.column(name, width=width)
+        rows.configure(yscrollcommand=self.later)
+        for event in ("<Configure>", "<FocusIn>", "<<TreeviewSelect>>"):
+            self.window.bind_all(event, self.later)
+        for order in self._orders:
+            self._show(order)
+
+    def _dress(self, style: Any) -> None:
+        from tkinter import font
+
+        for name in ("TkDefaultFont", "TkTextFont", "TkHeadingFont"):
+            font.nametofont(name).configure(size=11)
+        style.theme_use("clam")
+        style.configure(".", background="#f6f7f9", foreground="#1d2733")
+        style.configure("TEntry", padding=6)
+        style.configure("Treeview", rowheight=28, background="white")
+        style.configure("TButton", background="#e3e7ed", padding=(18, 7))
+
+    def _show(self, order: Mapping[str, Json]) -> None:
+        self._parts["list"].insert("", "end", iid=order["number"], values=list(order.values()))
+
+    def _keep(self, orders: list[dict[str, Json]]) -> None:
+        self._orders = orders
+        put_file(self._folder / "orders.json", as_file(orders))
+        self.later()
+
+    def save(self) -> None:
+        """Add an order of what was typed, and empty the fields."""
+        typed = {name: text.get() for name, text in self._typed.items()}
+        self._keep([*self._orders, {"number": self._orders[-1]["number"] + 1, **typed}])
+        self._show(self._orders[-1])
+        for text in self._typed.values():
+            text.set("")
+
+    def delete(self) -> None:
+        """Remove the selected order, without asking: to ask is the agent's part here."""
+        chosen = self._parts["list"].selection()
+        self._parts["list"].delete(*chosen)
+        self._keep([order for order in self._orders if str(order["number"]) not in chosen])
+
+    def later(self, *_: object) -> None:
+        """Tell, as soon as Tk has drawn what changed."""
+        self.window.after_idle(self.tell)
+
+    def tell(self) -> None:
+        """Write desk.json, if anything in it is new."""
+        rows, boxes = self._parts["list"], {}
+        for name, part in self._parts.items():
+            boxes[name] = [part.winfo_rootx(), part.winfo_rooty(), part.winfo_width(), part.winfo_height()]
+        if rows.exists(TWICE) and (row := rows.bbox(TWICE)):
+            boxes["row"] = [boxes["list"][0] + row[0], boxes["list"][1] + row[1], row[2], row[3]]
+        focus = self.window.focus_get()
+        state = {
+            "screen": [0, 0, self.window.winfo_screenwidth(), self.window.winfo_screenheight()],
+            "boxes": boxes,
+            "typed": {name: text.get() for name, text in self._typed.items()},
+            "focus": next((name for name, part in self._parts.items() if part is focus), ""),
+            "selected": list(rows.selection()),
+            "numbers": [order["number"] for order in self._orders],
+        }
+        if as_file(state) != self._told:
+            self._told = as_file(state)
+            put_file(self._folder / "desk.json", self._told)
+
+    def open(self, say: Callable[[str], None]) -> None:
+        """Show the window, say "ready" when it can be seen, and serve it until it is closed."""
+        self.window.wait_visibility()
+        self.window.update()
+        self.tell()
+        say("ready")
+        self.window.mainloop()
+
+
+def serve_stock(lines: Iterable[str], write: Callable[[str], None]) -> None:
+    """An MCP server of one read-only tool, on lines of JSON-RPC: how many pieces of an article there are."""
+    tool = {"name": "in_stock", "description": "How many pieces of an article are in stock, by its code."}
+    takes = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
+    tools = [{**tool, "inputSchema": takes, "annotations": {"readOnlyHint": True}}]
+    server = {"capabilities": {"tools": {}}, "serverInfo": {"name": "stock", "version": __version__}}
+    for line in lines:
+        asked = json.loads(line)
+        given = asked.get("params") or {}
+        code = (given.get("arguments") or {}).get("article", "")
+        text = f"{code}: {STOCK[code]} in stock" if code in STOCK else f"There is no article {code!r}."
+        results: dict[str, Json] = {
+            "initialize": {"protocolVersion": given.get("protocolVersion", ""), **server},
+            "ping": {},
+            "tools/list": {"tools": tools},
+            "tools/call": {"content": [{"type": "text", "text": text}], "isError": code not in STOCK},
+        }
+        unknown = {"error": {"code": -32601, "message": "no such method"}}
+        reply = {"result": results[asked["method"]]} if asked["method"] in results else unknown
+        if "id" in asked:
+            write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}))
+
+
+def demo_move(desk: Mapping[str, Json], said: str) -> tuple[str, str, str, str]:
+    """The script: by desk and request, the verb, the place, the parameter, and why."""
+    adding, removing = ADDED["number"] not in desk["numbers"], TWICE in desk["numbers"]
+    customer, note = desk["typed"]["customer"] != CUSTOMER, desk["typed"]["note"] != NOTE
+    at_start = not desk["typed"]["customer"] and desk["focus"] != "customer"
+    hidden, chosen = "row" not in desk["boxes"], desk["selected"] == [str(TWICE)]
+    tool, stock = re.search(r"[\w.]*in_stock", said), re.search(r"KK-7: (\d+) in stock", said)
+    call = json.dumps({"name": tool[0] if tool else "", "arguments": {"article": "KK-7"}})
+    answer = json.dumps({**DEMO_RESULT, "in_stock": int(stock[1]) if stock else None}, ensure_ascii=False)
+    moves = (
+        (adding and at_start, "click", "customer", "", "The form is empty; I begin with the customer."),
+        (adding and customer, "input", "customer", CUSTOMER, "The field has the cursor."),
+        (adding and note, "input", "note", NOTE, "The customer is in; now the note."),
+        (adding, "click", "save", "", "Both fields are filled; Save adds the order."),
+        (removing and hidden, "scroll", "list", "down 3", f"Order {TWICE} must be further down."),
+        (removing and not chosen, "click", "row", "", f"I see order {TWICE} and select it."),
+        (removing, "click", "delete", "", f"Order {TWICE} is selected; I click Delete."),
+        (not stock, "tool", "", call, "The desk is done; the stock tool knows the rest."),
+        (True, "finish", "", answer, "All three parts are done."),
+    )
+    return next(move[1:] for move in moves if move[0])
+
+
+def picture_size(data: bytes) -> tuple[int, int]:
+    """Width and height of a PNG or JPEG, from its header. Raises LookupError if it is neither."""
+    if data.startswith(b"\x89PNG"):
+        return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    at = 2  # ITU-T T.81, B.1.1: segments with their lengths; the one marked 0xC0 to 0xC2 begins with the size
+    while not 0xC0 <= data[at + 1] <= 0xC2:
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
+
+
+class Script:
+    """The demo's model: it reads each request as a model would, and its eyes are the desk's own account."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._desk, self._clock, self._last = folder / "desk.json", clock, ""
+
+    def answer(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """A chat completion. Raises LookupError if the request carries no picture."""
+        contents = [message.get("content") or "" for message in request["messages"]]
+        listed = [[{"text": content}] if isinstance(content, str) else content for content in contents]
+        parts: list[dict[str, Json]] = [part for content in listed for part in content]
+        said = " ".join(str(part.get("text", "")) for part in parts)
+        picture = [part["image_url"]["url"].partition(",")[2] for part in parts if "image_url" in part][-1]
+        for _ in range(20):  # the desk gets a second to show what the last action did
+            desk = json.loads(self._desk.read_text("utf-8"))
+            content = json.dumps(self._action(desk, said, base64.b64decode(picture)), ensure_ascii=False)
+            if as_file(desk) + content != self._last:
+                break
+            self._clock.sleep(0.05)
+        self._last = as_file(desk) + content
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+        usage = {"prompt_tokens": len(said) // 4, "completion_tokens": len(content) // 4}
+        head = {"id": "scripted", "object": "chat.completion", "created": 0, "model": "scripted"}
+        return {**head, "choices": [choice], "usage": {**usage, "total_tokens": sum(usage.values())}}
+
+    def _action(self, desk: Mapping[str, Json], said: str, picture: bytes) -> dict[str, Json]:
+        """The next move as a model writes it, its place in pixels of the picture that was sent."""
+        verb, place, parameter, why = demo_move(desk, said)
+        width, height = picture_size(picture)
+        boxes = (desk["screen"], desk["boxes"].get(place, desk["screen"]))
+        screen, target = (Box(x=x, y=y, width=wide, height=high) for x, y, wide, high in boxes)
+        spot = to_shot(target.centre, Shot(width=width, height=height, area=screen))
+        point = {"x": round(spot.x), "y": round(spot.y)} if place else {"x": None, "y": None}
+        return {"reasoning": why, "action": verb, "ref": None, **point, "parameter": parameter, "expect": ""}
+
+
+@contextmanager
+def serve_model(answer: Callable[[Mapping[str, Json]], dict[str, Json]]) -> Iterator[str]:
+    """An OpenAI-compatible server on this machine, for the length of the block; gives its base URL."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    class Exchange(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle(self) -> None:
+            with suppress(ConnectionError, Interrupted):  # the run was stopped in the middle of a question
+                super().handle()
+
+        def do_GET(self) -> None:
+            self.send(200, {"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+
+        def do_POST(self) -> None:
+            try:
+                self.send(200, answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            except (LookupError, ValueError):
+                self.send(400, {"error": {"message": "this is not a request with a picture"}})
+
+        def send(self, status: int, body: Mapping[str, Json]) -> None:
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Exchange)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class ScriptedPerson:
+    """Answers for the person in front of the demo, and says each time that it did."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def allows(self, question: Question) -> bool:
+        """Yes; in a real run this is where you are asked."""
+        self._say(f"ASKED: {question.what}, {question.where}? ({question.why})")
+        self._say("ANSWERED by the demo's script: yes. With --ask, you are asked.")
+        return True
+
+    def answers(self, question: str) -> str:
+        """What the task says already."""
+        return f"You asked: {question} Do as the task says."
+
+
+@contextmanager
+def demo(
+    folder: Path,
+    file: Path,
+    *,
+    virtual: bool,
+    environ: Mapping[str, str],
+    clock: Clock,
+    say: Callable[[str], None],
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Set the stage in `folder`; gives the job's arguments and its environment. Raises MissingPart."""
+    inside = {**environ, "OPENAI_API_KEY": "not-needed"}
+    server = {"command": sys.executable, "args": [str(file), "demo-server"]}
+    put_file(folder / "mcp.json", as_file({"mcpServers": {"stock": server}}))
+    put_file(folder / "schema.json", as_file(DEMO_SCHEMA))
+    put_file(folder / "orders.json", as_file(ORDERS))
+    if any(Path("/usr/lib").glob("*/libXft.so.2.3.[0-4]")):
+        put_file(folder / "fonts.xml", FONTS)
+        inside["FONTCONFIG_FILE"] = str(folder / "fonts.xml")
+    with ExitStack() as stack:
+        if virtual:
+            inside = stack.enter_context(virtual_screen(folder, inside))
+            say(f"SCREEN: a virtual one, {inside['DISPLAY']}, 1280x800; nothing of yours is on it.")
+        desk = start_program([sys.executable, str(file), "demo-desk", str(folder)], env=inside, pipes=True)
+        stack.callback(end_program, desk)
+        stack.callback(desk.terminate)
+        if not desk.stdout or not desk.stdout.readline().startswith(b"ready"):
+            raise MissingPart("The order desk did not open.", "agent_solo.py doctor says what is missing")
+        url = stack.enter_context(serve_model(Script(folder, clock).answer))
+        say(f"MODEL: a script, behind real HTTP at {url}. No key is used; nothing leaves this machine.")
+        words = f"--model scripted --base-url {url} --coords px --max-steps 20".split()
+        files = ["--mcp", str(folder / "mcp.json"), "--schema", str(folder / "schema.json")]
+        yield ["--task", DEMO_TASK, "--window", "Order desk", *words, *files], inside
+
+
+def demo_faults(folder: Path, result: Json) -> list[str]:
+    """What is not as it must be in the desk's own file, byte for byte, and in the result."""
+    wanted = as_file([*(order for order in ORDERS if order["number"] != TWICE), ADDED]).encode()
+    saved = (folder / "orders.json").read_bytes()
+    faults = [] if result == DEMO_RESULT else [f"the result is {result!r}"]
+    if saved != wanted:
+        at = next((n for n in range(len(wanted)) if saved[n : n + 1] != wanted[n : n + 1]), len(wanted))
+        faults.append(f"orders.json, byte {at}: {saved[at : at + 40]!r} instead of {wanted[at : at + 40]!r}")
+    return faults
 
 
 # ==============================================================================
