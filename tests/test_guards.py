@@ -154,6 +154,12 @@ def test_a_title_with_marks_can_be_named_by_itself(title: str, pattern: str) -> 
     assert word(judge(click(), replace(DESK, title=title), rules=exact)) == "Permit"
 
 
+@pytest.mark.parametrize("pattern", ["", " ", "app:", "title:", "id:", "title: "])
+def test_an_empty_pattern_fits_not_even_a_nameless_window(pattern: str) -> None:
+    nameless = replace(DESK, title="", app="", id="")
+    assert word(judge(click(), nameless, rules=Rules(patterns=(pattern,)))) == "POLICY_DENIED"
+
+
 def test_a_permit_carries_the_place_and_the_window() -> None:
     verdict = judge(click(), DESK)
     assert verdict == Permit(action=click(), aim=ScreenPoint(x=110, y=110), window=DESK)
