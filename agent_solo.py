@@ -6446,9 +6446,9 @@ NOTE = "  <C:\\new>, ½ kg à la carte"  # leading spaces, and signs that keyboa
 SHOPS = ("Lund Bakery", "Café Núñez", "Müller & Söhne", "みどり商店")
 TWICE = 23  # the order to be removed; the list has to be scrolled to reach it
 ORDERS: list[dict[str, Json]] = [
-    {"number": number, "customer": SHOPS[number % 4], "note": ""} for number in range(1, 25)
+    {"number": number, "customer": SHOPS[(number - (number >= TWICE)) % 4], "note": ""}
+    for number in range(1, 25)
 ]
-ORDERS[TWICE - 1] |= {"customer": ORDERS[TWICE - 2]["customer"], "note": "again"}
 ADDED: dict[str, Json] = {"number": 25, "customer": CUSTOMER, "note": NOTE}
 STOCK = {"KK-7": 41, "KK-8": 0}
 DEMO_TASK = f"""At the order desk, add and save an order for "{CUSTOMER}" with note "{NOTE}".
@@ -6645,7 +6645,7 @@ def demo_move(desk: Mapping[str, Json], said: str) -> tuple[str, str, str, str]:
     customer, note = desk["typed"]["customer"] != CUSTOMER, desk["typed"]["note"] != NOTE
     at_start = not desk["typed"]["customer"] and desk["focus"] != "customer"
     hidden, chosen = "row" not in desk["boxes"], desk["selected"] == [str(TWICE)]
-    tool, stock = re.search(r"[\w.]*in_stock", said), re.search(r"KK-7: (\d+) in stock", said)
+    tool, stock = re.search(r"[\w.]+_in_stock", said), re.search(r"KK-7: (\d+) in stock", said)
     call = json.dumps({"name": tool[0] if tool else "", "arguments": {"article": "KK-7"}})
     answer = json.dumps({**DEMO_RESULT, "in_stock": int(stock[1]) if stock else None}, ensure_ascii=False)
     moves = (
