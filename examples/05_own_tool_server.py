@@ -43,9 +43,8 @@ def main() -> None:
     server = {"command": sys.executable, "args": [str(Path(__file__).resolve()), "serve"]}
     file.write_text(json.dumps({"mcpServers": {"days": server}}), "utf-8")
     servers = solo.read_servers(file, os.environ)
-    channel = solo.Tools(
-        servers, solo.SystemClock(), SimpleNamespace(note=print), os.environ, keep=lambda *_: file
-    )
+    watcher, clock = SimpleNamespace(note=print), solo.SystemClock()
+    channel = solo.Tools(servers, clock, watcher, os.environ, keep=lambda *_: file)
     channel.start()
     for tool in channel.tools.values():
         print(f"{tool.name}: {tool.description}")
