@@ -46,7 +46,7 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     tkinter              20        shows the demo's order desk
     rich                 18        prints
     open                 16 19     writes the run's folder and its own home, ~/.agent_solo
-    os                   10 16 19  ends programs it started with all that they started; keeps its files private
+    os                   10 16 19  ends what it started with all its children; keeps its files private
 
 tests/test_architecture.py reads this table: what it does not name, this file does not import.
 
@@ -2818,9 +2818,7 @@ def end_program(process: Popen[bytes], *, patience: float = 2.0) -> None:
             process.wait(patience)
     for name in ("SIGTERM", "SIGKILL"):  # also when it has ended by itself: its children may not have
         if sys.platform == "win32":
-            subprocess.run(
-                ["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False
-            )
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True)
         else:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, getattr(signal, name))
@@ -2896,9 +2894,31 @@ class Held:
         self.things = things
 
 
-def letters(text: str) -> str:
-    """What is left of a name for comparing: small letters and digits."""
-    return re.sub(r"[\W_]", "", text.lower())
+def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """What a Linux desktop offers: the lower-case name of every .desktop entry, and its argument list."""
+    homes = [environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"]
+    homes += (environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
+    found: dict[str, list[str]] = {}
+    for path in (path for home in homes for path in sorted(Path(home, "applications").rglob("*.desktop"))):
+        with suppress(OSError, ValueError):
+            entry = path.read_text(encoding="utf-8").partition("[Desktop Entry]")[2].partition("\n[")[0]
+            keys = dict(re.findall(r"(?m)^(Name|Exec) *= *(.*)$", entry))
+            # Desktop Entry Specification 1.5, "The Exec key": %f and its like stand for files; there are none
+            words = [w for w in shlex.split(keys.get("Exec", "")) if not re.fullmatch("%[a-zA-Z]", w)]
+            if words and "Name" in keys:
+                found.setdefault(keys["Name"].lower(), [word.replace("%%", "%") for word in words])
+    return found
+
+
+def process_of(pid: int) -> tuple[int, bool, str]:
+    """A Linux process: its parent, whether launch() started it or an ancestor, its name."""
+    with suppress(OSError):
+        name, _, rest = (
+            Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+        )
+        marked = f"\0{LAUNCHED}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+        return int(rest.split()[1]), marked, name
+    return 0, False, ""
 
 
 class Hands(Host):
@@ -2984,7 +3004,7 @@ class Hands(Host):
         key = self.KEYS.get(name, name)
         if (
             self._gui.platformModule.keyboardMapping.get(key) in self.NO_KEY
-        ):  # pyautogui would just do nothing
+        ):  # of which pyautogui says nothing
             raise TellModel("ACTION_NOT_SUPPORTED", f"This keyboard has no key {name!r}.")
         self._hand("keyDown" if down else "keyUp", key, alert=down)
 
@@ -3001,32 +3021,27 @@ class Hands(Host):
             self.release()
 
     def launch(self, command: str) -> str:
-        """Start it on its own, without this program's secrets; wait 10 s for a window. Raises TellModel."""
-        argv, before, since = (
-            self._program(command),
-            {window.id for window in self.windows()},
-            self._clock.now(),
-        )
+        """Apart from this program and without its secrets; waits for a window, 10 s at most."""
+        argv, before = self._program(command), {window.id for window in self.windows()}
         secret = re.compile(r"API_?KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
         env = {name: value for name, value in self._environ.items() if not secret.search(name)}
         process = start_program(argv, env={**env, LAUNCHED: "1"})
         self._started[process.pid] = process
-        name, limit = Path(argv[0]).stem, since + 10
-        while self._clock.now() < limit:
-            ended = process.poll()
-            for window in (window for window in self.windows() if window.id not in before):
-                if ended == 0 and not window.launched and letters(name) in letters(window.app):
-                    self._adopted[window.pid] = before  # it ran already, and was told to open a window
-                elif not window.launched:
+        name, end = Path(argv[0]).stem, self._clock.now() + 10
+        while self._clock.now() < end:
+            status = process.poll()
+            for window in self.windows():
+                if status == 0 and window.id not in before and name.lower() in window.app.lower():
+                    self._adopted.setdefault(window.pid, before)  # it ran already, and opened this for us
+                elif window.id in before or not window.launched:
                     continue
                 return f"{name} was started; its window is {window.title!r}."
-            if ended:
-                said = f"{name} ended at once, with status {ended}."
+            if status:
+                said = f"{name} ended at once, with status {status}."
                 raise TellModel("ACTION_FAILED", said, delivery="delivery_uncertain")
-            limit = limit if ended is None else min(limit, self._clock.now() + 2)
+            end = end if status is None else min(end, self._clock.now() + 2)
             self._clock.sleep(0.03)
-        now = "has ended" if ended == 0 else "is running"
-        return f"{name} was started and {now}; no new window of it is there."
+        return f"{name} was started{'' if status is None else ', and has ended'}; it has opened no window."
 
     def _launched(self, pid: int, window: str) -> bool:
         """True for what launch() started, and for new windows of what it found running."""
@@ -3047,26 +3062,18 @@ class Hands(Host):
             raise TellModel("INVALID_ARGS", f"The command {command!r} cannot be read: {fault}.") from None
         if not words:
             raise TellModel("INVALID_ARGS", "launch takes a program, or the name of an application.")
-        path = self._environ.get("PATH", os.defpath)
-        for name in (words[0], words[0].lower()):
-            if program := shutil.which(str(Path(name.strip('"')).expanduser()), path=path):
-                return [program, *words[1:]]
-        offered = self._applications()
-        for name, rest in ((command, []), (words[0], words[1:])):
-            if argv := offered.get(name.strip().lower()):
-                return [*argv, *rest]
+        first, rest, path = words[0].strip('"'), words[1:], self._environ.get("PATH", os.defpath)
+        for name in (first, first.lower()):
+            if program := shutil.which(str(Path(name).expanduser()), path=path):
+                return [program, *rest]
+        offered = applications(self._environ)
+        for name, more in ((command.strip(), []), (first, rest)):
+            if argv := offered.get(name.lower()):
+                return [*argv, *more]
         programs = {file.name for folder in path.split(os.pathsep) for file in Path(folder).glob("*")}
-        near = difflib.get_close_matches(words[0].lower(), [*offered, *programs], cutoff=0.7)
-        hint = (
-            f"There is {', '.join(near)}."
-            if near
-            else "Give a program on the PATH, or an application's name."
-        )
-        raise TellModel("APP_NOT_FOUND", f"There is no application {words[0]!r} here.", hint)
-
-    def _applications(self) -> dict[str, list[str]]:
-        """What the desktop offers: the lower-case name of an application, and how to start it."""
-        return {}
+        near = difflib.get_close_matches(first.lower(), {*offered, *programs}, cutoff=0.7)
+        hint = f"There is: {', '.join(near)}." if near else ""
+        raise TellModel("APP_NOT_FOUND", f"There is no application {first!r} here.", hint)
 
 
 RETURN, TAB, SHIFT, CAPS = 0xFF0D, 0xFF09, 0xFFE1, 0xFFE5  # X11/keysymdef.h
@@ -3128,9 +3135,7 @@ class Keymap:
             free += [] if any(row) else [code]
         self._spare = [code for code in free if code > 127] or free
         if not self._spare and not self._codes.keys() >= set(needed):
-            raise TellModel(
-                "ACTION_NOT_SUPPORTED", "This keyboard has no free key for characters that it lacks."
-            )
+            raise TellModel("ACTION_NOT_SUPPORTED", "This keyboard has no free key for a character it lacks.")
         return bool(mask & 2)
 
     def key(self, symbol: int, *, down: bool) -> None:
@@ -3162,11 +3167,11 @@ class Keymap:
         """Lend free keys to these characters, two to a key, and take them from those before."""
         if self._lent:
             self._display.sync()
-            time.sleep(
-                0.1
-            )  # programs look a key up when they get to it: after 0 s text was lost, after 0.05 s none
+            time.sleep(0.1)  # programs look a key up when they get to it: 0 s lost text, 0.05 s did not
         if self._lent or symbols:
             self._write(dict(zip(self._spare, zip_longest(symbols[::2], symbols[1::2]), strict=False)))
+        if symbols:
+            time.sleep(0.05)  # Chromium once looked the first key up before it had heard of the change
 
     def mend(self, codes: Sequence[int]) -> None:
         """Take back the keys that a killed run had lent."""
@@ -3183,10 +3188,7 @@ class Keymap:
         rows = [[*row, 0, 0, 0, 0][: max(4, len(row))] for row in rows]
         for code in self._spare:
             plain, shifted = pairs.get(code, (0, 0))
-            rows[code - first][:4] = 2 * [
-                plain,
-                shifted or plain,
-            ]  # in both groups; further layouts wrap round
+            rows[code - first][:4] = [plain, shifted or plain] * 2  # two groups; a third layout wraps round
         self._display.change_keyboard_mapping(first, rows)
         self._display.sync()
         if not pairs:
@@ -3198,28 +3200,13 @@ class Keymap:
                 self._fake(down, key)
 
 
-def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """What a Linux desktop offers: the lower-case name of every .desktop entry, and its argument list."""
-    homes = [environ.get("XDG_DATA_HOME") or f"{environ.get('HOME', '')}/.local/share"]
-    homes += (environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
-    found: dict[str, list[str]] = {}
-    for path in (path for home in homes for path in sorted(Path(home, "applications").rglob("*.desktop"))):
-        with suppress(OSError, ValueError):
-            entry = path.read_text(encoding="utf-8").partition("[Desktop Entry]")[2].partition("\n[")[0]
-            keys = dict(re.findall(r"(?m)^(Name|Exec) *= *(.*)$", entry))
-            # Desktop Entry Specification 1.5, "The Exec key": %f and its like stand for files; there are none
-            words = [w for w in shlex.split(keys.get("Exec", "")) if not re.fullmatch("%[a-zA-Z]", w)]
-            if words and "Name" in keys:
-                found.setdefault(keys["Name"].lower(), [word.replace("%%", "%") for word in words])
-    return found
-
-
-def process_of(pid: int) -> tuple[int, bool]:
-    """A Linux process: its parent, and whether launch() started it or an ancestor; (0, False) if unknown."""
-    with suppress(OSError):
-        parent = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-        return int(parent), f"\0{LAUNCHED}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
-    return 0, False
+def client_ids(rq: Any) -> Any:
+    """The request QueryClientIds of X-Resource 1.2, which Xlib 0.15 lacks: whose process is behind a window?"""
+    card, serial = rq.Card32, rq.Card16("sequence_number")
+    ask = rq.Card8("opcode"), rq.Opcode(4), rq.RequestLength(), card("count"), card("client"), card("mask")
+    answer = rq.ReplyCode(), rq.Pad(1), serial, rq.ReplyLength(), card("count"), rq.Pad(20)
+    parts = {"_request": rq.Struct(*ask), "_reply": rq.Struct(*answer, rq.List("ids", rq.Card32Obj))}
+    return type("QueryClientIds", (rq.ReplyRequest,), parts)
 
 
 class X11Host(Hands):
@@ -3227,52 +3214,30 @@ class X11Host(Hands):
 
     name = "Linux (X11)"
     NO_KEY = (None, 0)
-    SCREENLESS = (
-        "With no screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`, which makes one."
-    )
+    SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
     WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
-    XORG = "Log in to an X11 (Xorg) session. "
     _lost: tuple[type[Exception], ...] = ()
 
     def open(self) -> None:
         """Raises MissingPart for no display, a dead one, and Wayland."""
-        if not self._environ.get("DISPLAY"):
-            wayland = self._environ.get("WAYLAND_DISPLAY")
-            raise MissingPart(
-                self.WAYLAND if wayland else "There is no screen: DISPLAY is not set.", self.SCREENLESS
-            )
+        env = self._environ
+        if not env.get("DISPLAY"):
+            why = self.WAYLAND if env.get("WAYLAND_DISPLAY") else "There is no screen: DISPLAY is not set."
+            raise MissingPart(why, self.SCREENLESS)
         with needing("Xlib", "to ask the X server about windows"):
             import Xlib.display
             import Xlib.ext.xtest
             import Xlib.protocol.event
-        if not Path(self._environ.get("XAUTHORITY") or f"{self._environ.get('HOME')}/.Xauthority").is_file():
-            self._environ["XAUTHORITY"] = (
-                os.devnull
-            )  # Xlib 0.15 fails without such a file; pyautogui connects, too
+        if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
+            env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
         self._x, self._lock, self._lost = Xlib, threading.Lock(), (Xlib.error.ConnectionClosedError, OSError)
         self._display, self._eyes = self._connect(), self._connect()
-        self._root = self._display.screen().root
-        if any(plug.name.startswith("XWAYLAND") for plug in self._plugs()) or self._display.query_extension(
-            "XWAYLAND"
-        ):
-            raise MissingPart(self.WAYLAND, self.XORG + self.SCREENLESS)
+        self._root, xwayland = self._display.screen().root, self._display.query_extension("XWAYLAND")
+        if xwayland or any("XWAYLAND" in plug.name for plug in self._plugs()):
+            raise MissingPart(self.WAYLAND, f"Log in to an X11 (Xorg) session. {self.SCREENLESS}")
         self._keymap = Keymap(self._display, self._held, self._fake)
-        self._resource, rq = self._display.query_extension("X-Resource"), self._x.protocol.rq
-        ask = rq.Struct(
-            rq.Card8("opcode"), rq.Opcode(4), rq.RequestLength(), *map(rq.Card32, ("count", "client", "mask"))
-        )
-        head = (
-            rq.ReplyCode(),
-            rq.Pad(1),
-            rq.Card16("sequence_number"),
-            rq.ReplyLength(),
-            rq.Card32("count"),
-            rq.Pad(20),
-        )
-        parts = {"_request": ask, "_reply": rq.Struct(*head, rq.List("ids", rq.Card32Obj))}
-        self._query = type(
-            "QueryClientIds", (rq.ReplyRequest,), parts
-        )  # X-Resource 1.2; Xlib 0.15 has none of it
+        self._ask_clients = client_ids(Xlib.protocol.rq)
+        self._resource = self._display.query_extension("X-Resource")
         self._line = [os.getpid()]  # this process, its parent, and so on up
         while parent := process_of(self._line[-1])[0]:
             self._line.append(parent)
@@ -3292,24 +3257,18 @@ class X11Host(Hands):
         """What RandR calls outputs, the primary one first."""
         if not self._display.query_extension("RANDR"):
             return []
-        found, first = (
-            self._root.xrandr_get_screen_resources_current(),
-            self._root.xrandr_get_output_primary(),
-        )
-        order = sorted(found.outputs, key=lambda plug: bool(plug != first.output))
+        found = self._root.xrandr_get_screen_resources_current()
+        main = self._root.xrandr_get_output_primary().output
+        order = sorted(found.outputs, key=lambda plug: bool(plug != main))
         return [self._display.xrandr_get_output_info(plug, found.config_timestamp) for plug in order]
 
     def monitors(self) -> tuple[Box, ...]:
         """As Xinerama says, which knows monitors that RandR made up, too."""
-        whole = self._display.query_extension("XINERAMA") and self._display.xinerama_query_screens().screens
-        boxes = [
-            Box(x=s.x, y=s.y, width=s.width, height=s.height) for s in whole or [self._root.get_geometry()]
-        ]
-        plugged = [plug.crtc for plug in self._plugs() if plug.crtc]
-        if plugged:
-            main = self._display.xrandr_get_crtc_info(
-                plugged[0], 0
-            )  # 0.15 calls its x and y width and height
+        parts = self._display.query_extension("XINERAMA") and self._display.xinerama_query_screens().screens
+        parts = parts or [self._root.get_geometry()]
+        boxes = [Box(x=part.x, y=part.y, width=part.width, height=part.height) for part in parts]
+        for plug in [plug for plug in self._plugs() if plug.crtc][:1]:
+            main = self._display.xrandr_get_crtc_info(plug.crtc, 0)  # Xlib 0.15 calls its x, y width, height
             boxes.sort(key=lambda box: (box.x, box.y) != (main.width, main.height))
         return tuple(boxes)
 
@@ -3327,38 +3286,35 @@ class X11Host(Hands):
         """The server is asked last; what has only just come up is nameless, so that no rule allows it."""
         known = self._scan()
         hit = self._root.translate_coords(self._root, point.x, point.y).child
+        if not hit:
+            return None
         new = Box(x=point.x, y=point.y, width=1, height=1)
-        return (
-            hit
-            and (known.get(hit.id) or Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True))
-        ) or None
+        return known.get(hit.id) or Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True)
 
     def _scan(self) -> dict[int, Window]:
         """Every visible window by what a hit test calls it (its frame's id), topmost first."""
         tops = self._tops()
         clients = self._clients() or [top for top, (_, free) in reversed(tops.items()) if not free]
         inner = {self._top(client, tops): client for client in clients}
-        said = {xid: self._said(xid) for xid in {*clients, *tops}}
+        said = {xid: self._said(xid) for xid in {*clients, *(inner.get(top, top) for top in tops)}}
         owners = {said[client][2]: said[client] for client in clients}  # a menu seldom says whose it is
         terminal = self._pid(int(self._environ.get("WINDOWID") or 0))
         own = {terminal, next((pid for pid in self._line if pid in owners), 0)} - {0}
-        active = self._active(tops)
-        kinds, kind = "_NET_WM_WINDOW_TYPE", self._display.get_atom("_NET_WM_WINDOW_TYPE_DIALOG")
-        shown = {}
+        active, shown = self._active(tops), {}
         for top, (box, free) in tops.items():
             xid = inner.get(top, top)
-            title, app, pid, hidden = said[xid]
+            title, app, pid, hidden, dialog = said[xid]
             if not hidden:
                 shown[top] = Window(
                     id=hex(xid),
-                    title=title or owners.get(pid, ("", ""))[0],
-                    app=app or owners.get(pid, ("", ""))[1],
+                    title=owners.get(pid, said[xid])[0] if free and top not in inner else title,
+                    app=app,
                     pid=pid,
                     box=box,
                     frame=tuple([*self._value(xid, "_NET_FRAME_EXTENTS"), 0, 0, 0, 0][:4]),
                     focused=active in (xid, top),
                     popup=free and top not in inner,
-                    dialog=bool(self._value(xid, "WM_TRANSIENT_FOR")) or kind in self._value(xid, kinds),
+                    dialog=dialog,
                     own=pid in own,
                     launched=self._launched(pid, hex(xid)),
                 )
@@ -3373,10 +3329,8 @@ class X11Host(Hands):
                 width, height = at.width + 2 * at.border_width, at.height + 2 * at.border_width
                 seen = look.map_state == self._x.X.IsViewable and look.win_class == self._x.X.InputOutput
                 if seen and -width < at.x < screen.width and -height < at.y < screen.height:
-                    tops[window.id] = (
-                        Box(x=at.x, y=at.y, width=width, height=height),
-                        bool(look.override_redirect),
-                    )
+                    box = Box(x=at.x, y=at.y, width=width, height=height)
+                    tops[window.id] = box, bool(look.override_redirect)
         return tops
 
     def _window(self, xid: int) -> Any:
@@ -3394,22 +3348,24 @@ class X11Host(Hands):
         """The windows that the window manager looks after, lowest first, minimised ones too."""
         return list(self._value(self._root.id, "_NET_CLIENT_LIST_STACKING"))
 
-    def _said(self, xid: int) -> tuple[str, str, int, bool]:
-        """What is known of a window: title, application, process, and whether it is minimised."""
+    def _said(self, xid: int) -> tuple[str, str, int, bool, bool]:
+        """What is known of a window: title, application, process, whether it is minimised, and a dialog."""
         title = self._value(xid, "_NET_WM_NAME") or self._value(xid, "WM_NAME") or ""
         app = [*str(self._value(xid, "WM_CLASS") or "").split("\0"), ""][1]  # instance, class
+        pid, kind = self._pid(xid), self._display.get_atom("_NET_WM_WINDOW_TYPE_DIALOG")
         hidden = self._display.get_atom("_NET_WM_STATE_HIDDEN") in self._value(xid, "_NET_WM_STATE")
-        return title, app, self._pid(xid), hidden
+        dialog = self._value(xid, "WM_TRANSIENT_FOR") or kind in self._value(xid, "_NET_WM_WINDOW_TYPE")
+        return title, app or process_of(pid)[2], pid, hidden, bool(dialog)
 
     def _pid(self, xid: int) -> int:
         """The process behind a window as the server knows it, for Tk and menus do not tell."""
         if not self._resource:
             return int([*self._value(xid, "_NET_WM_PID"), 0][0])
-        with suppress(self._x.error.XError):
-            answer = self._query(
-                self._display.display, opcode=self._resource.major_opcode, count=1, client=xid, mask=2
-            )
-            return int([*answer.ids, 0, 0, 0, 0][3])
+        with suppress(
+            self._x.error.XError, IndexError
+        ):  # 2: the process; 0 as a window would mean all of them
+            ask = {"opcode": self._resource.major_opcode, "count": 1, "client": xid, "mask": 2}
+            return int(self._ask_clients(self._display.display, **ask).ids[3]) if xid else 0
         return 0
 
     def _top(self, xid: int, tops: Mapping[int, Any]) -> int:
@@ -3430,9 +3386,6 @@ class X11Host(Hands):
 
     def _launched(self, pid: int, window: str) -> bool:
         return super()._launched(pid, window) or process_of(pid)[1]
-
-    def _applications(self) -> dict[str, list[str]]:
-        return applications(self._environ)
 
     def focus(self, window: Window) -> None:
         """Brings a minimised one back, too. One with an open dialog cannot have it: its dialog gets it."""
@@ -3467,13 +3420,9 @@ class X11Host(Hands):
 
     def type(self, text: str) -> None:
         """Raises TellModel, with nothing typed, for control characters, and while a person holds Shift."""
-        held = (
-            0b11001101  # Shift, Control, Mod1 (Alt), Mod4 (Super), Mod5 (AltGr); not Lock, not Mod2 (NumLock)
-        )
+        held = 0b11001101  # Shift, Control, Mod1 (Alt), Mod4 (Super), Mod5 (AltGr); not Lock, Mod2 (NumLock)
         if not self._held.things and not self._until(lambda: not self._root.query_pointer().mask & held):
-            raise TellModel(
-                "ACTION_FAILED", "Somebody holds down Shift, Ctrl, Alt or the like: nothing was typed."
-            )
+            raise TellModel("ACTION_FAILED", "Somebody holds down Shift, Ctrl or Alt: nothing was typed.")
         self._keymap.type([keysym(char) for char in text.replace("\r\n", "\n").replace("\r", "\n")])
 
     def _fake(self, down: bool, code: int, *, kind: str = "Key") -> None:

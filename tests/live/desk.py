@@ -140,7 +140,7 @@ class Desk:
     def titles(self) -> list[str]:
         """The titles of the windows the window manager knows, lowest first."""
         titles = []
-        for number in self._property("_NET_CLIENT_LIST_STACKING") or ():
+        for number in self._clients():
             window = self._screen.create_resource_object("window", number)
             with contextlib.suppress(Exception):  # a window may vanish at any moment
                 name = window.get_full_property(self._screen.intern_atom("_NET_WM_NAME"), 0)
@@ -166,10 +166,17 @@ class Desk:
         self._programs.remove(process)
 
     def clear(self) -> None:
-        """End every program started here; the desktop itself stays."""
+        """End every program started here, or by what was started here; the desktop itself stays."""
         for process in reversed(self._programs):
             end(process)
         self._programs = []
+        for number in self._clients():
+            self._screen.create_resource_object("window", number).kill_client()
+        self.wait(lambda: not self._clients())
+
+    def _clients(self) -> list[int]:
+        """The windows the window manager knows, lowest first."""
+        return list(self._property("_NET_CLIENT_LIST_STACKING") or ()) if self._screen else []
 
     def close(self) -> None:
         """End everything."""
