@@ -3210,7 +3210,7 @@ def client_ids(rq: Any) -> Any:
 
 
 class X11Host(Hands):
-    """Any system with an X server, through Xlib as pyautogui brings it (0.15); any window manager or none."""
+    """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
 
     name = "Linux (X11)"
     NO_KEY = (None, 0)

@@ -138,14 +138,15 @@ class Desk:
         ).stdout.decode()
 
     def titles(self) -> list[str]:
-        """The titles of the windows the window manager knows, lowest first."""
+        """The titles of the windows that can be seen, lowest first."""
         titles = []
         for number in self._clients():
             window = self._screen.create_resource_object("window", number)
             with contextlib.suppress(Exception):  # a window may vanish at any moment
                 name = window.get_full_property(self._screen.intern_atom("_NET_WM_NAME"), 0)
                 value = name.value if name else window.get_wm_name() or b""
-                titles.append(value.decode() if isinstance(value, bytes) else value)
+                if window.get_attributes().map_state == 2:  # viewable: so is its frame
+                    titles.append(value.decode() if isinstance(value, bytes) else value)
         return titles
 
     def wait(self, true: Callable[[], T], limit: float = 15) -> T:
