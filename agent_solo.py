@@ -3201,7 +3201,7 @@ class Keymap:
 
 
 def client_ids(rq: Any) -> Any:
-    """The request QueryClientIds of X-Resource 1.2, which Xlib 0.15 lacks: whose process is behind a window?"""
+    """QueryClientIds of X-Resource 1.2, which Xlib 0.15 lacks: whose process is behind a window?"""
     card, serial = rq.Card32, rq.Card16("sequence_number")
     ask = rq.Card8("opcode"), rq.Opcode(4), rq.RequestLength(), card("count"), card("client"), card("mask")
     answer = rq.ReplyCode(), rq.Pad(1), serial, rq.ReplyLength(), card("count"), rq.Pad(20)
