@@ -6066,7 +6066,7 @@ class Check:
 # What the operating system must bring: how it is seen to be here, and its package for apt, dnf and pacman.
 # The first two are for the system's own Python, the rest for a machine without a screen.
 SYSTEM = (
-    ("import ensurepip", "python3-venv", "python3", "python"),
+    ("import ensurepip or pip", "python3-venv", "python3", "python"),
     ("import tkinter", "python3-tk", "python3-tkinter", "tk"),
     ("Xvfb", "xvfb", "xorg-x11-server-Xvfb", "xorg-server-xvfb"),
     ("openbox", "openbox", "openbox", "openbox"),
@@ -6102,9 +6102,9 @@ def package_names(requirements: Sequence[str]) -> list[str]:
 
 
 def is_present(sign: str) -> bool:
-    """True if what the sign names is here: `import NAME`, a file's pattern, or a program."""
+    """True if what the sign names is here: `import THIS or THAT`, a file's pattern, or a program."""
     if sign.startswith("import "):
-        return importlib.util.find_spec(sign[7:]) is not None
+        return any(importlib.util.find_spec(name) for name in sign[7:].split(" or "))
     return any(Path("/").glob(sign[1:])) if sign.startswith("/") else shutil.which(sign) is not None
 
 
@@ -6179,7 +6179,7 @@ def make_environment(home: Path, file: Path, say: Callable[[str], None], *, hint
     base, folder = getattr(sys, "_base_executable", sys.executable), home / "venv"
     importlib.invalidate_caches()
     bare = not is_present("import ensurepip")  # Debian's python3 without python3-venv
-    if bare and not is_present("import pip"):
+    if not is_present("import ensurepip or pip"):
         raise MissingPart("This Python has no pip, and cannot make an environment that has one.", hint)
     say(f"  making {folder}")
     options = ["--clear", "--without-pip"] if bare else ["--clear"]
