@@ -9,12 +9,13 @@
 #   "openai>=2",
 #   "rich>=13.7",
 #   "websocket-client>=1.8",
+#   "jsonschema>=4.20",
 #   "jeepney>=0.9; sys_platform == 'linux'",
 # ]
 # ///
-"""agent_solo: one file that sees your screen, works your applications, calls your tools, and proves what it did.
+"""agent_solo: one file that sees your screen, works your applications, calls tools, and proves what it did.
 
-    python3 agent_solo.py setup --yes                 a private environment; nothing global but named system packages
+    python3 agent_solo.py setup --yes                 a private environment; global only named system packages
     python3 agent_solo.py demo                        no key needed: a real window, real clicks, real proof
     python3 agent_solo.py --task "..." --model NAME   the job
     python3 agent_solo.py doctor                      what works on this machine, and how to mend the rest
@@ -67,13 +68,15 @@ from __future__ import annotations
 import sys
 
 if sys.version_info < (3, 10):
-    sys.exit("agent_solo needs Python 3.10 or newer; this is %d.%d." % sys.version_info[:2])
+    sys.exit("agent_solo needs Python 3.10 or newer; this is {}.{}.".format(*sys.version_info))
 
+import argparse
 import atexit
 import base64
 import difflib
 import html
 import importlib.util
+import io
 import itertools
 import json
 import math
@@ -83,21 +86,23 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import string
+import tempfile
 import threading
 import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import astuple, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from io import BytesIO, StringIO
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, Protocol, TextIO, TypeVar
 from unicodedata import category, normalize
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -270,7 +275,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """How a model writes coordinates: the unit (px, 1000, 999, 1, percent) and the order of pairs (xy, yx)."""
+    """How a model writes coordinates: the unit (px 1000 999 1 percent), the order of pairs (xy, yx)."""
 
     unit: str = "px"
     order: str = "xy"
@@ -449,7 +454,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What was really done. `delivery` is a key of RETRY; `mechanism` how: physical, semantic, page, tool, host."""
+    """What was really done. `delivery` is a key of RETRY; `mechanism` names the way."""
 
     command: str
     ok: bool
@@ -6043,9 +6048,452 @@ class Journal:
 # ==============================================================================
 
 
+class Aside:
+    """The channel that touches nothing: waits, asks the person, finishes, gives up."""
+
+    def __init__(self, person: Person, clock: Clock) -> None:
+        self._person, self._clock = person, clock
+
+    def look(self, *, acted: bool) -> Sight:  # noqa: ARG002 (the contract's name)
+        """Sees nothing."""
+        return Sight()
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:  # noqa: ARG002
+        """Wait, ask, or nod. A question raises PersonNeeded when nobody can be asked."""
+        verb, text = permit.action.verb, permit.action.parameter
+        if verb == "wait":
+            seconds = wait_seconds(text)
+            self._clock.sleep(seconds)
+            return self._receipt(verb, f"waited {seconds:g} s")
+        if verb == "ask":
+            return self._receipt(verb, f"the person answered: {self._person.answers(text)}")
+        return self._receipt(verb, text)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _receipt(self, verb: str, message: str) -> Receipt:
+        return Receipt(command=verb, ok=True, delivery="not_delivered", mechanism="aside", message=message)
+
+
+class Rehearsal:
+    """A channel that looks, and only says what it would do: this is all that --dry-run is."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def look(self, *, acted: bool) -> Sight:
+        """See as the real one sees."""
+        return self._channel.look(acted=acted)
+
+    def act(self, permit: Permit, seen: Snapshot) -> Receipt:  # noqa: ARG002
+        """Say it."""
+        where = f" at ({permit.aim.x}, {permit.aim.y})" if permit.aim else ""
+        inside = f" in {permit.window.title!r}" if permit.window else ""
+        return Receipt(
+            command=permit.action.verb,
+            ok=True,
+            delivery="not_delivered",
+            mechanism="rehearsal",
+            message=f"dry run: permitted{where}{inside}, and not done",
+        )
+
+    def close(self) -> None:
+        """Let go."""
+        self._channel.close()
+
+
+def wait_seconds(text: str) -> float:
+    """Seconds to wait, from the model's parameter: 1 if none, at most 60. Raises TellModel."""
+    if not text.strip():
+        return 1.0
+    number = re.search(r"\d+(?:\.\d+)?", text)
+    if not number:
+        raise TellModel("INVALID_ARGS", f"wait takes seconds, such as 2, not {text!r}")
+    return min(float(number[0]), 60.0)
+
+
+def result_of(text: str) -> Json:
+    """A finish's parameter: JSON where it is JSON, with or without a fence; otherwise the text itself."""
+    bare = re.sub(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", r"\1", text, flags=re.S)
+    try:
+        return json.loads(bare)
+    except ValueError:
+        return text
+
+
+class Fit:
+    """Whether a result fits the schema the person asked for. Raises Usage for a schema that is none."""
+
+    def __init__(self, schema: Json) -> None:
+        with needing("jsonschema", "to check the result against --schema"):
+            import jsonschema
+            import referencing
+        kind = jsonschema.validators.validator_for(schema)
+        try:
+            kind.check_schema(schema)
+        except jsonschema.SchemaError as wrong:
+            raise Usage(f"the schema is wrong at {wrong.json_path}: {wrong.message}") from None
+        # an empty registry: a $ref to somewhere else is an error, never a download
+        self._validator = kind(schema, registry=referencing.Registry())
+        self._best, self._lost = jsonschema.exceptions.best_match, referencing.exceptions.Unresolvable
+
+    def fault(self, result: Json) -> str:
+        """The most telling fault as one sentence; "" where the result fits."""
+        try:
+            worst = self._best(self._validator.iter_errors(result))
+        except self._lost as lost:
+            raise Usage(f"the schema refers to {lost.ref!r}, which is not in it") from None
+        return f"at {worst.json_path}: {worst.message[:300]}" if worst else ""
+
+
+class Ending:
+    """What becomes of "finish": challenged once if nothing was done, and held to the schema, told twice."""
+
+    TOLD = 2
+
+    def __init__(self, task: Task) -> None:
+        self._fit = Fit(task.schema) if task.schema is not None else None
+        self._challenged, self._told = False, 0
+
+    def objection(self, action: Action, steps: Sequence[Step]) -> str:
+        """Why the run must not end on this; "" lets it end. Raises Invalid when telling did not help."""
+        if not self._challenged and not any(did(step) for step in steps):
+            self._challenged = True
+            return (
+                "nothing has been done yet in this run. If the task needs doing, do it; if the answer is "
+                "already on the screen, finish again and say where you read it."
+            )
+        fault = self._fit.fault(result_of(action.parameter)) if self._fit else ""
+        if fault and self._told == self.TOLD:
+            raise Invalid(f"the result never fitted the schema: {fault}")
+        self._told += bool(fault)
+        return (
+            f"the result does not fit the schema {fault}. Finish again with the whole corrected JSON."
+            if fault
+            else ""
+        )
+
+
+def did(step: Step) -> bool:
+    """True if the step reached out: an act that was or may have been delivered, or a rehearsed one."""
+    return step.receipt.delivery != "not_delivered" or step.receipt.mechanism == "rehearsal"
+
+
+class Session:
+    """A run is a fold over snapshots: what verifies one step is what the next one decides on."""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        host: Host,
+        channels: Mapping[str, Channel],
+        model: Model,
+        policy: Policy,
+        person: Person,
+        journal: Journal,
+        budget: Budget,
+        clock: Clock,
+        watcher: Watcher,
+        touched: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._task, self._host, self._channels, self._model = task, host, channels, model
+        self._policy, self._person, self._journal, self._budget = policy, person, journal, budget
+        self._clock, self._watcher, self._touched = clock, watcher, touched
+        self._steps: list[Step] = []
+        self._advice, self._looks = "", itertools.count(1)
+        self._numbers, self._repeats, self._ending = Numbers(), Repeats(), Ending(task)
+        self._name = f"{zlib.crc32(os.urandom(8)) & 0xFFFFF:x}"
+
+    def run(self) -> Outcome:
+        """Step until the task is done or something ends it; every end becomes an Outcome."""
+        try:
+            outcome = self._until_done()
+        except StopRun as stop:
+            outcome = self._outcome(
+                stop.code, stop.status, " ".join(filter(None, (stop.sentence, stop.hint)))
+            )
+        except KeyboardInterrupt:
+            outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C")
+        self._journal.end(outcome)
+        return outcome
+
+    def _until_done(self) -> Outcome:
+        now = self.observe(acted=False)
+        while True:
+            self._budget.step()
+            step = self.step(now)
+            self._steps.append(step)
+            self._watcher.step(step)
+            now = step.after
+            if step.receipt.ok and step.receipt.command == "finish":
+                return self._outcome("done", 0, "done", result_of(step.receipt.message))
+            if step.receipt.ok and step.receipt.command == "fail":
+                return self._outcome(GaveUp.code, GaveUp.status, step.receipt.message or "the model gave up")
+
+    def step(self, before: Snapshot) -> Step:
+        """The whole program in six lines."""
+        started = self._clock.now()
+        decision = self._model.decide(self._task, self._steps, before, self._advice)
+        verdict = self.judge(decision, before)
+        receipt = self.act(verdict, before)
+        after = self.observe(acted=receipt.delivery != "not_delivered")
+        change = compare(before, after)
+        return self._journal.record(
+            Step(
+                number=len(self._steps) + 1,
+                before=before,
+                decision=decision,
+                verdict=verdict,
+                receipt=receipt,
+                after=after,
+                change=change,
+                seconds=self._clock.now() - started,
+            )
+        )
+
+    def observe(self, *, acted: bool) -> Snapshot:
+        """Look through every channel; the first, the eyes, lets the screen settle."""
+        sights = [channel.look(acted=acted) for channel in self._channels.values()]
+        frames = [sight.frame for sight in sights if sight.frame]
+        return Snapshot(
+            id=f"s{self._name}{next(self._looks):x}",
+            time=self._clock.now(),
+            frame=frames[0] if frames else None,
+            windows=next((sight.windows for sight in sights if sight.windows), ()),
+            elements=self._numbers.number([element for sight in sights for element in sight.elements]),
+            notes=tuple(note for sight in sights for note in sight.notes),
+            complete=all(sight.complete for sight in sights),
+        )
+
+    def judge(self, decision: Decision, before: Snapshot) -> Permit | Refusal:
+        """The rules, then the person where the rules say so, against the windows as they are now."""
+        action = decision.action
+        if isinstance(action, Action) and self._touched():
+            self._yield()
+            return Refusal(
+                action=action,
+                code="POLICY_DENIED",
+                message="the person moved the pointer meanwhile, so nothing was done; look again",
+                counts=False,
+            )
+        self._advice = self._repeats.consider(self._steps, action, before)
+        windows = self._host.windows()
+        verdict = self._policy.judge(action, before, windows, said=f"{decision.reasoning} {decision.expect}")
+        if isinstance(verdict, Question):
+            verdict = self._ask(verdict, windows)
+        if isinstance(verdict, Permit) and verdict.action.verb == "finish":
+            objection = self._ending.objection(verdict.action, self._steps)
+            if objection:
+                return Refusal(action=verdict.action, code="INVALID_ARGS", message=objection, counts=False)
+        return verdict
+
+    def _ask(self, question: Question, windows: Sequence[Window]) -> Permit | Refusal:
+        """Put the question; then give the keyboard back to the window that had it, and see that it has it."""
+        answer = self._policy.answered(question, self._person.allows(question))
+        focused = next((window for window in windows if window.focused), None)
+        current = next((window for window in self._host.windows() if window.focused), None)
+        if isinstance(answer, Permit) and focused and (current is None or current.id != focused.id):
+            try:
+                self._host.focus(focused)
+            except TellModel as lost:
+                return Refusal(
+                    action=question.permit.action, code=lost.code, message=lost.sentence, counts=False
+                )
+        return answer
+
+    def _yield(self) -> None:
+        """Wait until the person has left the pointer alone for two seconds."""
+        self._watcher.note("paused: the pointer was moved by hand; going on when it rests for 2 s")
+        last, since = self._host.pointer(), self._clock.now()
+        while self._clock.now() - since < 2:
+            self._clock.sleep(0.1)
+            here = self._host.pointer()
+            if here != last:
+                last, since = here, self._clock.now()
+
+    def act(self, verdict: Permit | Refusal, before: Snapshot) -> Receipt:
+        """Carry out a Permit, once. The only place that catches TellModel."""
+        if isinstance(verdict, Refusal):
+            command = verdict.action.verb if isinstance(verdict.action, Action) else "unreadable"
+            return Receipt(
+                command=command,
+                ok=False,
+                delivery="not_delivered",
+                code=verdict.code,
+                message=verdict.message,
+                hint=verdict.hint,
+            )
+        self._journal.intend(len(self._steps) + 1, verdict)
+        try:
+            return self._channels[channel_of(verdict.action)].act(verdict, before)
+        except TellModel as told:
+            return Receipt(
+                command=verdict.action.verb,
+                ok=False,
+                delivery=told.delivery,
+                code=told.code,
+                message=told.sentence,
+                hint=told.hint,
+                data=told.details,
+            )
+
+    def _outcome(self, word: str, status: int, message: str, result: Json = None) -> Outcome:
+        return Outcome(
+            word=word,
+            status=status,
+            message=message,
+            result=result,
+            steps=tuple(self._steps),
+            used=self._budget.used,
+        )
+
+
 # ==============================================================================
 # 18. Report: what a person reads while it runs
 # ==============================================================================
+
+
+def printable(text: str) -> str:
+    """Text without control and formatting characters: what a page says cannot repaint the terminal."""
+    spaced = text.replace("\n", " ").replace("\t", " ")
+    return "".join(c for c in spaced if category(c) not in ("Cc", "Cf", "Cs") or c == "\u200d")
+
+
+def money(used: Spent) -> str:
+    """Tokens, and dollars where they are known."""
+    tokens = f"{used.tokens_in:,}+{used.tokens_out:,} tokens"
+    return f"{tokens}  ${used.cost:.4f}" if used.cost else tokens
+
+
+def describe(action: Action | Unreadable) -> str:
+    """An action in one short line."""
+    if isinstance(action, Unreadable):
+        return f"unreadable reply ({action.code})"
+    parts = [action.verb, action.ref]
+    for word, point in (("at", action.point), ("to", action.to)):
+        parts.append(f"{word} ({point.x:.0f}, {point.y:.0f})" if point else "")
+    parts.append(json.dumps(action.parameter, ensure_ascii=False)[:160] if action.parameter else "")
+    return printable(" ".join(filter(None, parts)))
+
+
+def seen(snapshot: Snapshot) -> str:
+    """What was on the screen, in one line."""
+    front = next((window.title for window in snapshot.windows if window.focused), "none")
+    frame = snapshot.frame
+    size = f"{frame.shot.width}x{frame.shot.height} picture" if frame else "no picture"
+    windows, elements = len(snapshot.windows), len(snapshot.elements)
+    return printable(f'{size}, {windows} windows, front "{front}", {elements} elements')
+
+
+def rows(step: Step) -> list[tuple[str, str]]:
+    """A step as labelled lines: the same words on every terminal."""
+    decision, receipt = step.decision, step.receipt
+    if isinstance(step.verdict, Refusal):
+        verdict = "refused: " + " ".join(filter(None, (receipt.message, receipt.hint)))
+    else:
+        verdict = "permitted"
+    done = [receipt.delivery, receipt.mechanism, receipt.code, receipt.message]
+    lines = [
+        ("saw", seen(step.before)),
+        ("because", decision.reasoning),
+        ("expects", decision.expect),
+        ("note", decision.note),
+        ("verdict", verdict),
+        ("receipt", "  ".join(filter(None, done)) if isinstance(step.verdict, Permit) else ""),
+        ("change", step.change.text),
+    ]
+    return [(label, printable(text)) for label, text in lines if text]
+
+
+class Terminal:
+    """The watcher at a terminal. Writes to `stream`; colours only where the terminal has them."""
+
+    STYLES: ClassVar = {"verdict": "yellow", "receipt": "green", "change": "cyan"}
+
+    def __init__(self, stream: TextIO, *, colour: bool, clean: Callable[[str], str] = str) -> None:
+        with needing("rich", "to print"):
+            from rich.console import Console
+            from rich.text import Text
+        self._text, self._clean = Text, clean
+        width = None if stream.isatty() else 160
+        self._console = Console(file=stream, no_color=not colour, width=width, highlight=False, emoji=False)
+
+    def note(self, text: str) -> None:
+        """Say something between steps."""
+        self._console.print(self._text(printable(self._clean(text)), style="dim"))
+
+    def step(self, step: Step) -> None:
+        """Show a finished step."""
+        figures = f"{step.seconds:.1f} s  {money(step.decision.used)}"
+        head = self._text(f"{step.number:>3}  ", style="bold").append(
+            self._clean(describe(step.decision.action))
+        )
+        self._console.print(head.append(f"   {figures}", style="dim"))
+        for label, text in rows(step):
+            line = self._text(f"     {label:<8} ", style="dim")
+            self._console.print(line.append(self._clean(text), style=self.STYLES.get(label, "not dim")))
+
+    def ended(self, outcome: Outcome, folder: Path) -> None:
+        """Show how the run ended and where its record lies."""
+        style = "bold green" if outcome.status == 0 else "bold red"
+        self._console.print(
+            self._text(f"{outcome.word}: {printable(self._clean(outcome.message))}", style=style)
+        )
+        steps = f"{len(outcome.steps)} step" + "s" * (len(outcome.steps) != 1)
+        self._console.print(self._text(f"{steps}, {money(outcome.used)}, record in {folder}", style="dim"))
+
+
+class TerminalPerson:
+    """The person at the terminal. With nobody there the answer is PersonNeeded, never a yes."""
+
+    def __init__(self, reader: TextIO, writer: TextIO) -> None:
+        self._reader, self._writer = reader, writer
+
+    def allows(self, question: Question) -> bool:
+        """Show what, where and why; only a typed yes is a yes."""
+        self._need(f"{question.what} in {question.where}: {question.why}")
+        lines = ("This needs your word.", f"  what   {question.what}", f"  where  {question.where}")
+        shown = "\n".join(map(printable, (*lines, f"  why    {question.why}")))
+        return self._line(f"{shown}\nDo it? [y/N] ").strip().lower() in ("y", "yes", "是", "好")
+
+    def answers(self, question: str) -> str:
+        """Show the question and return the answer."""
+        self._need(question)
+        return self._line(f"The agent asks: {printable(question)}\n> ")
+
+    def _need(self, question: str) -> None:
+        if not (self._reader.isatty() and self._writer.isatty()):
+            raise PersonNeeded(
+                f"a person had to be asked, and no terminal is attached: {printable(question)}",
+                "Run it in a terminal, or say what is allowed with --confirm.",
+            )
+
+    def _line(self, prompt: str) -> str:
+        self._writer.write(prompt)
+        self._writer.flush()
+        line = self._reader.readline()
+        if not line:
+            raise PersonNeeded("a person had to be asked, and the terminal was closed")
+        return line.rstrip("\r\n")
+
+
+def outcome_json(outcome: Outcome, folder: Path, clean: Callable[[Json], Json]) -> dict[str, Json]:
+    """The one object of --json. The result is the person's own; the receipts are masked."""
+    used = outcome.used
+    return {
+        "result": outcome.result,
+        "outcome": outcome.word,
+        "message": outcome.message,
+        "status": outcome.status,
+        "steps": len(outcome.steps),
+        "receipts": [clean(step.receipt.envelope()) for step in outcome.steps],
+        "tokens": {"in": used.tokens_in, "out": used.tokens_out},
+        "cost": used.cost,
+        "calls": used.calls,
+        "folder": str(folder),
+    }
 
 
 # ==============================================================================
@@ -6766,14 +7214,522 @@ def demo_faults(folder: Path, result: Json) -> list[str]:
 # ==============================================================================
 
 
+EXITS = """exit status: 0 done; 1 not done (gave up, stuck, a limit, a result that fits no schema); 2 usage;
+3 something is missing here; 4 the model cannot be used; 5 a person was needed; 130 interrupted"""
+
+GUIDE = Template("""agent_solo $version, in short
+
+The job    python3 agent_solo.py --task "..." --model NAME [--base-url URL]
+           Only windows that the agent launched, or that --window names, can be clicked and typed into.
+           Dangerous acts stop and ask; with nobody to ask the answer is no. stdout holds only the result.
+To stop    push the pointer into a corner of the screen, or press Ctrl-C. Move the pointer and it pauses.
+The record one folder a run under $home/runs: journal.jsonl, the pictures, result.json.
+
+One step is one JSON object:
+    {"reasoning": "...", "action": "...", "ref": "e12", "x": null, "y": null, "x2": null, "y2": null,
+     "parameter": "...", "expect": "..."}
+
+$verbs
+
+Every act answers with a receipt: ok, then data or error, and disposition {delivery, retry}.
+    not_delivered          nothing was sent                          retry safe
+    delivery_uncertain     it may have happened; look before acting  retry unsafe
+    delivered_unverified   sent, and not read back                   retry unsafe
+    delivered_verified     sent, and read back                       retry unsafe
+What may have been delivered is never repeated by the program.
+
+$exits
+""")
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def amount(text: str) -> float:
+    """A number above 0, for argparse."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def price(text: str) -> tuple[float, float]:
+    """Dollars a million tokens, in and out: "2.5,10"."""
+    first, second = map(float, text.split(","))
+    return first, second
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with one sentence for a wrong command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises Usage."""
+        raise Usage(message, f"See {self.prog} --help.")
+
+
+def job_parser(epilog: str = "") -> Parser:
+    """Every option of the job, in one place."""
+    parser = Parser(
+        prog="agent_solo.py",
+        usage="agent_solo.py --task TEXT [--model NAME] [options]\n       agent_solo.py COMMAND [options]",
+        description="One file that sees your screen, works your applications, calls tools, and proves it.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--task",
+        metavar="TEXT|@FILE",
+        required=True,
+        help="what to do, in words, or @ and a file that says it",
+    )
+    add(
+        "--model",
+        metavar="NAME",
+        help="the model (AGENT_SOLO_MODEL); without one, a server on this machine is looked for",
+    )
+    add(
+        "--base-url",
+        metavar="URL",
+        help="an OpenAI-compatible server (OPENAI_BASE_URL); the key is OPENAI_API_KEY",
+    )
+    add(
+        "--window",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="a window it may use: title, application or id; may be repeated",
+    )
+    add("--any-window", action="store_true", help="it may use every window but its own terminal")
+    add("--confirm", choices=("risky", "all", "never"), default="risky", help="which acts ask first (risky)")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="decide and guard, touch nothing; 5 steps unless --max-steps says more",
+    )
+    add(
+        "--mcp",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="MCP servers, in the config file you already have",
+    )
+    add("--cdp", metavar="PORT|URL", help="the debugging port of an Electron or Chromium application")
+    add(
+        "--json",
+        action="store_true",
+        help="print one object: result, outcome, receipts, tokens, cost, folder",
+    )
+    add("--schema", metavar="FILE", help="a JSON schema that the result must fit")
+    add("--monitor", metavar="N|all", default="1", help="which monitor it sees (1)")
+    add("--coords", metavar="UNIT[,yx]", help="how the model writes points: px, 1000, 999, 1 or percent")
+    add("--max-steps", metavar="N", type=count, help="60")
+    add("--max-minutes", metavar="N", type=amount)
+    add("--max-tokens", metavar="N", type=count)
+    add(
+        "--max-cost",
+        metavar="DOLLARS",
+        type=amount,
+        help="needs --price, unless the server says what a call cost",
+    )
+    add("--price", metavar="IN,OUT", type=price, help="dollars a million tokens, such as 2.5,10")
+    return parser
+
+
+def read_text(path: str, what: str) -> str:
+    """A file's text. Raises Usage."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Usage(f"cannot read the {what} {path!r}: {wrong}") from None
+
+
+def task_of(args: argparse.Namespace) -> Task:
+    """The task and its schema. Raises Usage."""
+    text = read_text(args.task[1:], "task file") if args.task.startswith("@") else args.task
+    if not text.strip():
+        raise Usage("the task is empty", "Say in words what to do.")
+    if not args.schema:
+        return Task(text=text)
+    try:
+        return Task(text=text, schema=json.loads(read_text(args.schema, "schema")))
+    except ValueError as wrong:
+        raise Usage(f"the schema {args.schema!r} is not JSON: {wrong}") from None
+
+
+def server_of(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> tuple[str, str, str]:
+    """The model's server, its key and the model's name. Raises MissingPart with the ways out."""
+    name, url = (
+        args.model or environ.get("AGENT_SOLO_MODEL", ""),
+        args.base_url or environ.get("OPENAI_BASE_URL", ""),
+    )
+    key = environ.get("OPENAI_API_KEY", "")
+    if name and (url or key):
+        return url or "https://api.openai.com/v1", key or "none", name
+    if name:
+        raise MissingPart(
+            "a model is named, but neither a key nor a server",
+            "Set OPENAI_API_KEY, or name a server with --base-url URL.",
+        )
+    if url:
+        raise Usage(f"--base-url {url} is given, but no model", "Name it with --model NAME.")
+    found = find_local(clock)
+    if not found:
+        raise MissingPart(
+            "no model is named and no model server answers on this machine",
+            "Start one (Ollama, LM Studio, llama.cpp, vLLM); or set OPENAI_API_KEY and give --model NAME; "
+            "or try without a model: python3 agent_solo.py demo",
+        )
+    return found[0], key or "none", found[1]
+
+
+def home_folder() -> Path:
+    """Where everything this program keeps lies: AGENT_SOLO_HOME, or ~/.agent_solo."""
+    return Path(os.environ.get("AGENT_SOLO_HOME") or "~/.agent_solo").expanduser().absolute()
+
+
+def say(text: str) -> None:
+    """A line for the person; stdout is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def interrupt_on_signals() -> None:
+    """Every way a system ends a program becomes a KeyboardInterrupt, so that everything held is let go of."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, signal.default_int_handler)
+
+
+def keys_of(environ: Mapping[str, str]) -> list[str]:
+    """Values of the environment that no sink may show: those named like a key, token, secret or password."""
+    named = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.I)
+    return [value for name, value in environ.items() if named.search(name) and len(value) >= 8]
+
+
+def monitor_of(text: str) -> int | None:
+    """The monitor's number, or None for all. Raises Usage."""
+    if text != "all" and not text.isdigit():
+        raise Usage(f"--monitor takes a number or all, not {text!r}")
+    return None if text == "all" else int(text)
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    """What may be spent. A dry run changes nothing, so a few steps say all that it can."""
+    steps = args.max_steps or (5 if args.dry_run else 60)
+    return Limits(steps=steps, minutes=args.max_minutes, tokens=args.max_tokens, cost=args.max_cost)
+
+
+def rules_of(args: argparse.Namespace) -> Rules:
+    """What the agent may use, and when it asks."""
+    return Rules(patterns=tuple(args.window), any_window=args.any_window, confirm=args.confirm)
+
+
+def reach_of(rules: Rules) -> str:
+    """What the model is told about the windows it may use."""
+    if rules.any_window:
+        return "You may use every window but the terminal this program runs in."
+    named = f", and windows that fit {', '.join(map(repr, rules.patterns))}" if rules.patterns else ""
+    return f"You may use only windows of applications that you launched{named}. Others are refused."
+
+
+def work(args: argparse.Namespace, person: Person, held: ExitStack) -> tuple[Outcome, Journal, Terminal]:
+    """Open the outside, run the session. Raises StopRun before the run begins."""
+    task, clock, home, secret = task_of(args), SystemClock(), home_folder(), keys_of(os.environ)
+    base_url, key, name = server_of(args, os.environ, clock)
+    profile, rules, monitor = profile_of(name, base_url), rules_of(args), monitor_of(args.monitor)
+    space = parse_space(args.coords) if args.coords else profile.space
+    budget = Budget(limits_of(args), clock)
+    servers = [server for path in args.mcp for server in read_servers(Path(path), os.environ)]
+    watcher = Terminal(sys.stderr, colour="NO_COLOR" not in os.environ, clean=lambda text: mask(text, secret))
+    host = this_host(home, clock, os.environ)
+    held.callback(host.close)
+    host.open()
+    held.enter_context(CornerWatch(host, clock))
+    journal = Journal(home, secret, task=task.text, settings=vars(args))
+    tools = Tools(servers, clock, watcher, os.environ, keep=journal.keep)
+    held.callback(tools.close)
+    tools.start()
+    policy = Policy(rules, tools.tools)
+    pixels = Pixels(host, clock, monitor=monitor, most=profile.most)
+    channels: dict[str, Channel] = {"pixels": pixels}
+    channels["tree"] = Tree(host, clock, touch=pixels.act, allowed=policy.allowed, environ=os.environ)
+    if args.cdp:
+        channels["pages"] = Pages(clock, args.cdp)
+    channels["tools"] = tools
+    for channel in channels.values():
+        held.callback(channel.close)
+    if args.dry_run:
+        channels = {name: Rehearsal(channel) for name, channel in channels.items()}
+    model = ChatModel(
+        base_url=base_url,
+        api_key=key,
+        model=name,
+        profile=profile,
+        space=space,
+        budget=budget,
+        clock=clock,
+        watcher=watcher,
+        system=system_prompt(system=host.name, tools=list(tools.tools.values()), rules=reach_of(rules)),
+        price=args.price,
+        memory=home / "servers.json",
+    )
+    model.warm()
+    session = Session(
+        task=task,
+        host=host,
+        channels={**channels, "aside": Aside(person, clock)},
+        model=model,
+        policy=policy,
+        person=person,
+        journal=journal,
+        budget=budget,
+        clock=clock,
+        watcher=watcher,
+        touched=pixels.touched,
+    )
+    return session.run(), journal, watcher
+
+
+def job(args: argparse.Namespace, person: Person | None = None) -> tuple[Outcome, Path, Path | None]:
+    """The job, from the first look to the last line; returns its end, folder and last picture."""
+    interrupt_on_signals()
+    with ExitStack() as held:
+        outcome, journal, watcher = work(args, person or TerminalPerson(sys.stdin, sys.stderr), held)
+    watcher.ended(outcome, journal.folder)
+    if args.json:
+        print(json.dumps(outcome_json(outcome, journal.folder, journal.clean), ensure_ascii=False))
+    elif outcome.status == 0:
+        result = outcome.result
+        print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+    return outcome, journal.folder, journal.picture
+
+
+def do_setup(argv: Sequence[str]) -> int:
+    """Bring what this machine lacks."""
+    parser = Parser(
+        prog="agent_solo.py setup", description="Make the private environment; install what is missing."
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--no-screen", action="store_true", help="leave out what only a machine without a screen needs"
+    )
+    args = parser.parse_args(argv)
+
+    def ask(question: str) -> bool:
+        say(f"{question} [y/N]")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    nobody = (lambda _: True) if args.yes else None
+    system = system_command(screen=args.no_screen or "DISPLAY" in os.environ)
+    return setup(
+        home_folder(),
+        Path(__file__),
+        system=system,
+        say=say,
+        ask=nobody or (ask if sys.stdin.isatty() else None),
+    )
+
+
+def do_doctor(argv: Sequence[str]) -> int:
+    """Say for each part: works, or what to do."""
+    parser = Parser(
+        prog="agent_solo.py doctor", description="What works on this machine, and how to mend the rest."
+    )
+    parser.add_argument("--mcp", metavar="FILE", type=Path, help="look at this MCP config as well")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    args = parser.parse_args(argv)
+    clock, home, file = SystemClock(), home_folder(), Path(__file__).resolve()
+
+    def opened() -> tuple[Host, Channel, Channel]:
+        host = this_host(home, clock, os.environ)
+        host.open()
+        pixels = Pixels(host, clock)
+        tree = Tree(host, clock, touch=pixels.act, allowed=lambda window: not window.own, environ=os.environ)
+        return host, pixels, tree
+
+    local = partial(find_local, clock)
+    checks = doctor(home=home, file=file, environ=os.environ, local=local, opened=opened, mcp=args.mcp)
+    if args.json:
+        print(json.dumps([asdict(check) for check in checks], ensure_ascii=False, indent=1))
+    else:
+        for check in checks:
+            mark = {True: "works", False: "MEND", None: "-"}[check.ok]
+            print(
+                f"{mark:<6} {check.name:<16} {check.found}"
+                + (f"\n{'':<23} -> {check.todo}" if check.todo else "")
+            )
+    return MissingPart.status if any(check.ok is False for check in checks) else 0
+
+
+def do_parse(argv: Sequence[str]) -> int:
+    """What the parser makes of a model's reply on stdin."""
+    parser = Parser(
+        prog="agent_solo.py parse", description="Read a model's reply on stdin, print the action as JSON."
+    )
+    parser.add_argument(
+        "--coords", metavar="UNIT[,yx]", default="px", help="px, 1000, 999, 1 or percent (px)"
+    )
+    parser.add_argument(
+        "--size", metavar="WxH", default="1344x756", help="the image the model saw (1344x756)"
+    )
+    args = parser.parse_args(argv)
+    size = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", args.size)
+    if not size:
+        raise Usage(f"--size takes pixels such as 1344x756, not {args.size!r}")
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    answer, status = parse_command(
+        text, space=parse_space(args.coords), width=int(size[1]), height=int(size[2])
+    )
+    print(json.dumps(answer, ensure_ascii=False))
+    return status
+
+
+def do_guide(argv: Sequence[str]) -> int:
+    """How to use this file, in its own version."""
+    Parser(prog="agent_solo.py guide", description="How to use this file, in its own version.").parse_args(
+        argv
+    )
+    print(
+        GUIDE.substitute(version=__version__, home=home_folder(), verbs=describe_verbs(), exits=EXITS), end=""
+    )
+    return 0
+
+
+def do_demo(argv: Sequence[str]) -> int:
+    """The real loop on a small order desk, with a scripted model; then the proof."""
+    parser = Parser(
+        prog="agent_solo.py demo", description="The real loop on a small order desk, no key needed."
+    )
+    parser.add_argument("--ask", action="store_true", help="you are asked before Delete, not a script")
+    parser.add_argument(
+        "--virtual", action="store_true", help="use a virtual screen even where there is a real one"
+    )
+    args = parser.parse_args(argv)
+    virtual = args.virtual or (sys.platform.startswith("linux") and not os.environ.get("DISPLAY"))
+    folder, file = Path(tempfile.mkdtemp(prefix="agent_solo_demo_")), Path(__file__).resolve()
+    try:
+        with demo(folder, file, virtual=virtual, environ=os.environ, clock=SystemClock(), say=say) as (
+            arguments,
+            inside,
+        ):
+            os.environ.update(inside)
+            outcome, run, picture = job(
+                job_parser().parse_args(arguments), None if args.ask else ScriptedPerson(say)
+            )
+            faults = demo_faults(folder, outcome.result)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for fault in faults:
+        say(f"WRONG: {fault}")
+    say(
+        "PROOF: the order desk's own file holds what it should, byte for byte."
+        if not faults
+        else "The demo FAILED."
+    )
+    say(f"The last screen: {picture}\nThe run: {run}")
+    return 1 if faults else outcome.status
+
+
+def do_desk(argv: Sequence[str]) -> int:
+    """The demo's order desk, in a process of its own."""
+    OrderDesk(Path(argv[0])).open(lambda text: print(text, flush=True))
+    return 0
+
+
+def do_stock(argv: Sequence[str]) -> int:  # noqa: ARG001
+    """The demo's tool server, in a process of its own."""
+    serve_stock(sys.stdin, lambda text: print(text, flush=True))
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command: what runs it, what --help says of it ("": nothing), and the packages it needs."""
+
+    run: Callable[[Sequence[str]], int]
+    meaning: str = ""
+    needs: tuple[str, ...] = ()
+
+
+NEEDED = ("mss", "pyautogui", "PIL", "requests", "openai", "rich")
+COMMANDS = {
+    "setup": Command(
+        run=do_setup, meaning="bring what this machine lacks: a private environment, system packages"
+    ),
+    "demo": Command(
+        run=do_demo,
+        meaning="see it work, without a key: a real window, real clicks, real proof",
+        needs=NEEDED,
+    ),
+    "doctor": Command(run=do_doctor, meaning="say what works on this machine, and how to mend the rest"),
+    "parse": Command(run=do_parse, meaning="read a model's reply on stdin, print the action or the error"),
+    "guide": Command(run=do_guide, meaning="say how to use this file"),
+    "demo-desk": Command(run=do_desk),
+    "demo-server": Command(run=do_stock),
+}
+
+
+def run_job(argv: Sequence[str]) -> int:
+    """The job; with --json, what stops it before it begins is an object too."""
+    listed = "\n".join(
+        f"  {name:<8} {command.meaning}" for name, command in COMMANDS.items() if command.meaning
+    )
+    args = job_parser(f"commands:\n{listed}\n\n{EXITS}").parse_args(argv)
+    try:
+        return job(args)[0].status
+    except StopRun as stop:
+        if args.json:
+            print(
+                json.dumps(
+                    {"result": None, "outcome": stop.code, "message": stop.sentence, "status": stop.status}
+                )
+            )
+        raise
+
+
 # ==============================================================================
 # 22. Main: parse, run, and turn StopRun into a sentence and an exit status
 # ==============================================================================
 
 
+JOB = Command(run=run_job, needs=NEEDED)
+
+
+def dispatch(argv: Sequence[str]) -> int:
+    """Find the command and, where it needs packages, the Python that has them; then run it."""
+    name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
+    if name and name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        raise Usage(f"there is no command {name!r}", f"Did you mean {near[0]}?" if near else "See --help.")
+    command = COMMANDS[name] if name else JOB
+    if command.needs and not {"-h", "--help", "--version"} & set(rest):
+        relaunch(home_folder(), Path(__file__).resolve(), argv, command.needs)
+    return command.run(rest or ([] if name else ["--help"]))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    return 0
+    """Run one command; returns the exit status. The only place, but for Session.run, that catches StopRun."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a cp1252 console must not break on a word
+    try:
+        return dispatch(sys.argv[1:] if argv is None else argv)
+    except StopRun as stop:
+        say(" ".join(filter(None, (f"agent_solo: {stop.sentence}", stop.hint))))
+        return stop.status
+    except KeyboardInterrupt:
+        say("agent_solo: stopped")
+        return Interrupted.status
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else Python complains once more at exit
+        return 1
 
 
 if __name__ == "__main__":
