@@ -42,12 +42,15 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     websocket            13        talks to an application's debugging port on this machine
     requests             13 14 15  finds that port; calls the MCP servers you named; looks for a model here
     openai               15        sends task, pictures and lists to the model's server you named
-    subprocess, signal   10 19     starts the applications asked for, MCP servers you named (14), the set-up
+    subprocess           10 19     starts the applications asked for, MCP servers you named (14), the set-up
+    signal               10 21     ends what it started; lets go of everything when it is ended
     http.server          20        serves the demo's scripted model on this machine
     tkinter              20        shows the demo's order desk
+    jsonschema           17        checks the result against your schema; fetches nothing
+    referencing          17        (a part of jsonschema)
     rich                 18        prints
     open                 16 19     writes the run's folder and its own home, ~/.agent_solo
-    os                   10 16 19  ends what it started with all its children; keeps its files private
+    os                   10 15 16 17 19 21 22  ends what it started with its children; keeps its files private
 
 tests/test_architecture.py reads this table: what it does not name, this file does not import.
 
@@ -1667,17 +1670,6 @@ def identity(element: Element) -> tuple[str, ...]:
     return element.ref[:1], *element.native, element.role, name, element.window
 
 
-def ordered(elements: Iterable[Element]) -> Iterator[Element]:
-    """Reading order: windows as they came; in each, lines from top to bottom and from left to right."""
-    windows: dict[str, list[Element]] = {}
-    for element in elements:
-        windows.setdefault(element.window, []).append(element)
-    for group in windows.values():
-        yield from (element for element in group if not element.box)
-        for line in _lines([(element.box, element) for element in group if element.box]):
-            yield from (element for _, element in sorted(line, key=lambda pair: pair[0].x))
-
-
 def _lines(boxed: Iterable[tuple[Box, Element]]) -> list[list[tuple[Box, Element]]]:
     """Two stand in one line if their middles are near each other and neither is many times as tall."""
     lines: list[list[tuple[Box, Element]]] = []
@@ -1689,6 +1681,17 @@ def _lines(boxed: Iterable[tuple[Box, Element]]) -> list[list[tuple[Box, Element
         else:
             lines.append([(box, element)])
     return lines
+
+
+def ordered(elements: Iterable[Element]) -> Iterator[Element]:
+    """Reading order: windows as they came; in each, lines from top to bottom and from left to right."""
+    windows: dict[str, list[Element]] = {}
+    for element in elements:
+        windows.setdefault(element.window, []).append(element)
+    for group in windows.values():
+        yield from (element for element in group if not element.box)
+        for line in _lines([(element.box, element) for element in group if element.box]):
+            yield from (element for _, element in sorted(line, key=lambda pair: pair[0].x))
 
 
 class Numbers:
@@ -4055,6 +4058,11 @@ class Spot:
         return Box(x=x, y=y, width=round(box.width * self.scale), height=round(box.height * self.scale))
 
 
+def plain(name: str) -> str:
+    """The name on one line; "" if it is only that of a class, which GTK 4 gives to what has none."""
+    return "" if re.match(r"(Gtk|Adw)[A-Z]\w*$", name) else " ".join(name.split())
+
+
 class Reading:
     """One application's tree: as much of what shows as it told before the limit."""
 
@@ -4300,11 +4308,6 @@ class Reading:
             window=spot.window.id,
             native=(*at, self._bus.id),
         )
-
-
-def plain(name: str) -> str:
-    """The name on one line; "" if it is only that of a class, which GTK 4 gives to what has none."""
-    return "" if re.match(r"(Gtk|Adw)[A-Z]\w*$", name) else " ".join(name.split())
 
 
 def place_of(element: Element) -> Place:
@@ -6048,6 +6051,16 @@ class Journal:
 # ==============================================================================
 
 
+def wait_seconds(text: str) -> float:
+    """Seconds to wait, from the model's parameter: 1 if none, at most 60. Raises TellModel."""
+    if not text.strip():
+        return 1.0
+    number = re.search(r"\d+(?:\.\d+)?", text)
+    if not number:
+        raise TellModel("INVALID_ARGS", f"wait takes seconds, such as 2, not {text!r}")
+    return min(float(number[0]), 60.0)
+
+
 class Aside:
     """The channel that touches nothing: waits, asks the person, finishes, gives up."""
 
@@ -6103,16 +6116,6 @@ class Rehearsal:
         self._channel.close()
 
 
-def wait_seconds(text: str) -> float:
-    """Seconds to wait, from the model's parameter: 1 if none, at most 60. Raises TellModel."""
-    if not text.strip():
-        return 1.0
-    number = re.search(r"\d+(?:\.\d+)?", text)
-    if not number:
-        raise TellModel("INVALID_ARGS", f"wait takes seconds, such as 2, not {text!r}")
-    return min(float(number[0]), 60.0)
-
-
 def result_of(text: str) -> Json:
     """A finish's parameter: JSON where it is JSON, with or without a fence; otherwise the text itself."""
     bare = re.sub(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", r"\1", text, flags=re.S)
@@ -6129,6 +6132,8 @@ class Fit:
         with needing("jsonschema", "to check the result against --schema"):
             import jsonschema
             import referencing
+        if not isinstance(schema, dict):
+            raise Usage(f"a schema is a JSON object, not {json.dumps(schema)[:80]}")
         kind = jsonschema.validators.validator_for(schema)
         try:
             kind.check_schema(schema)
@@ -6145,6 +6150,11 @@ class Fit:
         except self._lost as lost:
             raise Usage(f"the schema refers to {lost.ref!r}, which is not in it") from None
         return f"at {worst.json_path}: {worst.message[:300]}" if worst else ""
+
+
+def did(step: Step) -> bool:
+    """True if the step reached out: an act that was or may have been delivered, or a rehearsed one."""
+    return step.receipt.delivery != "not_delivered" or step.receipt.mechanism == "rehearsal"
 
 
 class Ending:
@@ -6173,11 +6183,6 @@ class Ending:
             if fault
             else ""
         )
-
-
-def did(step: Step) -> bool:
-    """True if the step reached out: an act that was or may have been delivered, or a rehearsed one."""
-    return step.receipt.delivery != "not_delivered" or step.receipt.mechanism == "rehearsal"
 
 
 class Session:
@@ -6378,7 +6383,7 @@ def describe(action: Action | Unreadable) -> str:
     return printable(" ".join(filter(None, parts)))
 
 
-def seen(snapshot: Snapshot) -> str:
+def scene(snapshot: Snapshot) -> str:
     """What was on the screen, in one line."""
     front = next((window.title for window in snapshot.windows if window.focused), "none")
     frame = snapshot.frame
@@ -6387,7 +6392,7 @@ def seen(snapshot: Snapshot) -> str:
     return printable(f'{size}, {windows} windows, front "{front}", {elements} elements')
 
 
-def rows(step: Step) -> list[tuple[str, str]]:
+def lines_of(step: Step) -> list[tuple[str, str]]:
     """A step as labelled lines: the same words on every terminal."""
     decision, receipt = step.decision, step.receipt
     if isinstance(step.verdict, Refusal):
@@ -6396,7 +6401,7 @@ def rows(step: Step) -> list[tuple[str, str]]:
         verdict = "permitted"
     done = [receipt.delivery, receipt.mechanism, receipt.code, receipt.message]
     lines = [
-        ("saw", seen(step.before)),
+        ("saw", scene(step.before)),
         ("because", decision.reasoning),
         ("expects", decision.expect),
         ("note", decision.note),
@@ -6431,7 +6436,7 @@ class Terminal:
             self._clean(describe(step.decision.action))
         )
         self._console.print(head.append(f"   {figures}", style="dim"))
-        for label, text in rows(step):
+        for label, text in lines_of(step):
             line = self._text(f"     {label:<8} ", style="dim")
             self._console.print(line.append(self._clean(text), style=self.STYLES.get(label, "not dim")))
 
@@ -7335,8 +7340,9 @@ def job_parser(epilog: str = "") -> Parser:
         "--max-cost",
         metavar="DOLLARS",
         type=amount,
-        help="needs --price, unless the server says what a call cost",
+        help="needs --price",
     )
+    add("--version", action="version", version=__version__)
     add("--price", metavar="IN,OUT", type=price, help="dollars a million tokens, such as 2.5,10")
     return parser
 
@@ -7398,6 +7404,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def show(value: Json, indent: int | None = None) -> None:
+    """JSON on stdout; escaped where the console cannot show every character, so that it stays JSON."""
+    shows_all = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(value, ensure_ascii=not shows_all, indent=indent))
+
+
 def interrupt_on_signals() -> None:
     """Every way a system ends a program becomes a KeyboardInterrupt, so that everything held is let go of."""
     for name in ("SIGTERM", "SIGHUP"):
@@ -7441,6 +7453,11 @@ def work(args: argparse.Namespace, person: Person, held: ExitStack) -> tuple[Out
     """Open the outside, run the session. Raises StopRun before the run begins."""
     task, clock, home, secret = task_of(args), SystemClock(), home_folder(), keys_of(os.environ)
     base_url, key, name = server_of(args, os.environ, clock)
+    if args.max_cost and not args.price:
+        raise Usage(
+            "--max-cost needs to know what the model costs",
+            "Give --price IN,OUT, in dollars a million tokens.",
+        )
     profile, rules, monitor = profile_of(name, base_url), rules_of(args), monitor_of(args.monitor)
     space = parse_space(args.coords) if args.coords else profile.space
     budget = Budget(limits_of(args), clock)
@@ -7502,10 +7519,9 @@ def job(args: argparse.Namespace, person: Person | None = None) -> tuple[Outcome
         outcome, journal, watcher = work(args, person or TerminalPerson(sys.stdin, sys.stderr), held)
     watcher.ended(outcome, journal.folder)
     if args.json:
-        print(json.dumps(outcome_json(outcome, journal.folder, journal.clean), ensure_ascii=False))
+        show(outcome_json(outcome, journal.folder, journal.clean))
     elif outcome.status == 0:
-        result = outcome.result
-        print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        print(outcome.result) if isinstance(outcome.result, str) else show(outcome.result)
     return outcome, journal.folder, journal.picture
 
 
@@ -7555,7 +7571,7 @@ def do_doctor(argv: Sequence[str]) -> int:
     local = partial(find_local, clock)
     checks = doctor(home=home, file=file, environ=os.environ, local=local, opened=opened, mcp=args.mcp)
     if args.json:
-        print(json.dumps([asdict(check) for check in checks], ensure_ascii=False, indent=1))
+        show([asdict(check) for check in checks], indent=1)
     else:
         for check in checks:
             mark = {True: "works", False: "MEND", None: "-"}[check.ok]
@@ -7585,7 +7601,7 @@ def do_parse(argv: Sequence[str]) -> int:
     answer, status = parse_command(
         text, space=parse_space(args.coords), width=int(size[1]), height=int(size[2])
     )
-    print(json.dumps(answer, ensure_ascii=False))
+    show(answer)
     return status
 
 
@@ -7684,11 +7700,7 @@ def run_job(argv: Sequence[str]) -> int:
         return job(args)[0].status
     except StopRun as stop:
         if args.json:
-            print(
-                json.dumps(
-                    {"result": None, "outcome": stop.code, "message": stop.sentence, "status": stop.status}
-                )
-            )
+            show({"result": None, "outcome": stop.code, "message": stop.sentence, "status": stop.status})
         raise
 
 
@@ -7706,10 +7718,10 @@ def dispatch(argv: Sequence[str]) -> int:
     if name and name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         raise Usage(f"there is no command {name!r}", f"Did you mean {near[0]}?" if near else "See --help.")
-    command = COMMANDS[name] if name else JOB
+    command, rest = (COMMANDS[name], rest) if name else (JOB, rest or ["--help"])
     if command.needs and not {"-h", "--help", "--version"} & set(rest):
         relaunch(home_folder(), Path(__file__).resolve(), argv, command.needs)
-    return command.run(rest or ([] if name else ["--help"]))
+    return command.run(rest)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

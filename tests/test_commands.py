@@ -1,0 +1,158 @@
+"""Commands: the command line as a person types it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[1] / "agent_solo.py"
+
+
+def solo(tmp_path: Path, *argv: str, given: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the file with a home of its own, no display and no key."""
+    dropped = (
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "AGENT_SOLO_MODEL",
+        "PYTHONPATH",
+    )
+    env = {name: value for name, value in os.environ.items() if name not in dropped}
+    env |= {"AGENT_SOLO_HOME": str(tmp_path / "home"), **environ}
+    command = [sys.executable, str(FILE), *argv]
+    ran = subprocess.run(
+        command,
+        env=env,
+        input=given,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in ran.stderr
+    return ran
+
+
+MODEL = ("--model", "m", "--base-url", "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--tsak", "x"], "--task"),
+        (["snapshto"], "no command 'snapshto'"),
+        (["dcotor"], "Did you mean doctor?"),
+        (["--task", ""], "the task is empty"),
+        (["--task", "@missing.txt"], "missing.txt"),
+        (["--task", "x", "--max-steps", "0"], "--max-steps"),
+        (["--task", "x", "--max-cost", "nan"], "--max-cost"),
+        (["--task", "x", "--confirm", "maybe"], "--confirm"),
+        (["--task", "x", *MODEL, "--coords", "inches"], "--coords"),
+        (["--task", "x", *MODEL, "--monitor", "left"], "--monitor"),
+        (["--task", "x", *MODEL, "--schema", "missing.json"], "missing.json"),
+        (["--task", "x", *MODEL, "--mcp", "missing.json"], "missing.json"),
+        (["--task", "x", *MODEL, "--max-cost", "1"], "--price"),
+        (["--task", "x", "--base-url", "http://127.0.0.1:9/v1"], "--model"),
+        (["parse", "--size", "big"], "--size"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_and_status_2(
+    tmp_path: Path, argv: Sequence[str], told: str
+) -> None:
+    ran = solo(tmp_path, *argv)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert told in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help"], [], ["guide"], ["setup", "--help"], ["doctor", "--help"], ["parse", "--help"]]
+)
+def test_help_needs_nothing(tmp_path: Path, argv: Sequence[str]) -> None:
+    probe = f"import sys; sys.argv[1:] = {list(argv)!r}; import runpy; runpy.run_path({str(FILE)!r}, run_name='__main__')"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", probe], env=env, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout
+
+
+def test_the_guide_and_help_name_every_command_and_every_verb(tmp_path: Path) -> None:
+    from agent_solo import COMMANDS, VERBS
+
+    guide, shown = solo(tmp_path, "guide").stdout, solo(tmp_path, "--help").stdout
+    assert not [verb for verb in VERBS if verb not in guide]
+    assert not [name for name, command in COMMANDS.items() if command.meaning and name not in shown]
+    assert "exit status" in shown
+
+
+def test_no_model_is_one_sentence_with_three_ways_out(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "--task", "x")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert all(way in ran.stderr for way in ("Ollama", "OPENAI_API_KEY", "demo"))
+
+
+def test_no_display_is_one_sentence(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "--task", "x", *MODEL)
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "DISPLAY is not set" in ran.stderr
+
+
+def test_with_json_even_what_stops_it_before_it_begins_is_an_object(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "--task", "x", *MODEL, "--json")
+    told = json.loads(ran.stdout)
+    assert (told["outcome"], told["status"], told["result"]) == ("missing_part", 3, None)
+
+
+def test_parse_reads_a_reply_and_prints_the_action(tmp_path: Path) -> None:
+    ran = solo(
+        tmp_path,
+        "parse",
+        "--coords",
+        "1000",
+        "--size",
+        "1344x756",
+        given='{"action":"click","x":500,"y":500}',
+    )
+    told = json.loads(ran.stdout)
+    assert (ran.returncode, told["action"], told["x"], told["y"]) == (0, "click", 672, 378)
+
+
+def test_parse_says_what_is_wrong(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "parse", given='{"action":"click","x":5000,"y":1}')
+    assert (ran.returncode, json.loads(ran.stdout)["error"]["code"]) == (1, "out_of_range")
+
+
+@pytest.mark.parametrize("given", ["", "\x00", "\udcff", "{" * 9000, '{"content": 5}'])
+def test_parse_never_falls_over(tmp_path: Path, given: str) -> None:
+    ran = solo(tmp_path, "parse", given=given.encode("utf-8", "replace").decode())
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout)["error"]["message"]
+
+
+def test_a_console_of_cp1252_does_not_break(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "parse", given='{"action":"input","parameter":"订单 🙂"}', PYTHONIOENCODING="cp1252")
+    assert ran.returncode == 0
+    assert json.loads(ran.stdout)["parameter"] == "订单 🙂"
+
+
+def test_doctor_without_a_display_says_what_to_do(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "doctor")
+    assert ran.returncode == 3
+    assert "display" in ran.stdout
+    assert "->" in ran.stdout
+
+
+def test_setup_with_nobody_to_ask_changes_nothing(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "setup")
+    assert ran.returncode == 2
+    assert not (tmp_path / "home" / "venv").exists()
