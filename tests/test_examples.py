@@ -14,6 +14,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("[0-9]*.py"))
 SHOWS = {
     "01_look.py": "would be sent as 1204x756",
     "02_parse.py": '"action": "click", "x": 672, "y": 378',
+    "03_dry_run.py": "The order desk's file is as it was.",
     "04_own_guard.py": "click e1: refused: nothing is sent",
     "05_own_tool_server.py": '"message": "Sunday"',
 }
