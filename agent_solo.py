@@ -2738,7 +2738,7 @@ def needing(package: str, purpose: str) -> Iterator[None]:
     """Wraps an import: whatever goes wrong in it becomes a sentence with the command that helps."""
     try:
         yield
-    except (Exception, SystemExit) as fault:
+    except (Exception, SystemExit) as fault:  # pyautogui exits, or lets X errors through
         said = f"{package} is needed {purpose}, and does not load: {fault or type(fault).__name__}."
         raise MissingPart(said, "Run `agent_solo.py setup`; `agent_solo.py doctor` tells more.") from fault
 
@@ -2756,9 +2756,7 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Let them pass. Raises Interrupted at once when the clock is stopped."""
         end = self.now() + seconds
-        while not self._stopped.wait(
-            min(0.2, max(0.0, end - self.now()))
-        ):  # Windows: no Ctrl-C within a wait
+        while not self._stopped.wait(min(0.2, max(0.0, end - self.now()))):  # Windows: no Ctrl-C in a wait
             if self.now() >= end:
                 return
         raise Interrupted(self._why)
@@ -2768,40 +2766,29 @@ class SystemClock:
         self._why = self._why or why
         self._stopped.set()
 
-    def check(self) -> None:
-        """Raises Interrupted if the clock is stopped."""
-        self.sleep(0)
-
 
 def patient(call: Callable[[], T], clock: Clock) -> T:
     """Run a call that blocks in a thread: Ctrl-C and stop() end the waiting within 0.2 s, not the call."""
-    values: list[T] = []
-    faults: list[BaseException] = []
-    done = threading.Event()
+    values, faults = list[T](), list[BaseException]()
 
     def run() -> None:
         try:
             values.append(call())
         except BaseException as fault:  # noqa: BLE001 (raised below, in the thread that asked)
             faults.append(fault)
-        done.set()
 
-    threading.Thread(target=run, daemon=True).start()
-    while not done.wait(0.2):
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
         clock.sleep(0)
     if faults:
         raise faults[0]
     return values[0]
 
 
-def start_program(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
-    pipes: bool = False,
-) -> Popen[bytes]:
-    """Start a program in a process group of its own, with three pipes or with nothing. Raises TellModel."""
+def start_program(argv: Sequence[str], *, pipes: bool = False, **more: Any) -> Popen[bytes]:
+    """Start a program in a group of its own, with pipes or without; `more` is env and cwd. Raises TellModel."""
     import subprocess
 
     end = subprocess.PIPE if pipes else subprocess.DEVNULL
@@ -2809,7 +2796,7 @@ def start_program(
     if sys.platform == "win32":
         own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     try:
-        return subprocess.Popen(list(argv), env=env, cwd=cwd, stdin=end, stdout=end, stderr=end, **own)
+        return subprocess.Popen(list(argv), stdin=end, stdout=end, stderr=end, **own, **more)
     except OSError as fault:
         raise TellModel("APP_NOT_FOUND", f"{argv[0]} cannot be started: {fault.strerror}.") from fault
 
@@ -2872,34 +2859,24 @@ class CornerWatch:
 
 
 class Held:
-    """What is pressed or lent right now: on disk before it happens, so that a killed run can be mended."""
+    """What is pressed or lent now: on disk before it happens, so that the next run mends a killed one."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.things = path, list[str]()
-
-    def inherit(self) -> None:
-        """Take over what a killed run left; what a living one holds stays its own."""
         with suppress(OSError, ValueError):
-            found = json.loads(self._path.read_text(encoding="utf-8"))
-            self.things = [] if Path("/proc", str(found["pid"])).exists() else found["held"]
+            left = json.loads(path.read_text(encoding="utf-8"))
+            self.things = [] if Path("/proc", str(left["pid"])).exists() else left["held"]
 
-    def add(self, thing: str) -> None:
-        """Write it down."""
-        self._write([*self.things, thing])
-
-    def drop(self, thing: str) -> None:
-        """Strike it out."""
-        self._write([known for known in self.things if known != thing])
-
-    def _write(self, things: list[str]) -> None:
-        if things:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft = self._path.with_suffix(".new")
-            draft.write_text(json.dumps({"pid": os.getpid(), "held": things}), encoding="utf-8")
-            draft.replace(self._path)
-        elif self.things:
-            self._path.unlink(missing_ok=True)
-        self.things = things
+    def mark(self, thing: str, held: bool) -> None:
+        """Write down that it is held from now on, or no longer."""
+        others = [known for known in self.things if known != thing]
+        self.things = [*others, thing] if held else others
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".new")
+        draft.write_text(json.dumps({"pid": os.getpid(), "held": self.things}), encoding="utf-8")
+        draft.replace(self._path)
+        if not self.things:
+            self._path.unlink()
 
 
 def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
@@ -2908,32 +2885,36 @@ def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
     homes += (environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
     found: dict[str, list[str]] = {}
     for path in (path for home in homes for path in sorted(Path(home, "applications").rglob("*.desktop"))):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyError):
             entry = path.read_text(encoding="utf-8").partition("[Desktop Entry]")[2].partition("\n[")[0]
             keys = dict(re.findall(r"(?m)^(Name|Exec) *= *(.*)$", entry))
             # Desktop Entry Specification 1.5, "The Exec key": %f and its like stand for files; there are none
-            words = [w for w in shlex.split(keys.get("Exec", "")) if not re.fullmatch("%[a-zA-Z]", w)]
-            if words and "Name" in keys:
-                found.setdefault(keys["Name"].lower(), [word.replace("%%", "%") for word in words])
+            words = [word for word in shlex.split(keys["Exec"]) if not re.fullmatch("%[a-zA-Z]", word)]
+            found.setdefault(keys["Name"].lower(), [word.replace("%%", "%") for word in words])
     return found
 
 
 def process_of(pid: int) -> tuple[int, bool, str]:
     """A Linux process: its parent, whether launch() started it or an ancestor, its name."""
     with suppress(OSError):
-        name, _, rest = (
-            Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
-        )
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # pid (name) state parent ...
         marked = f"\0{LAUNCHED}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
-        return int(rest.split()[1]), marked, name
+        return int(stat.rpartition(")")[2].split()[1]), marked, stat[stat.index("(") + 1 : stat.rindex(")")]
     return 0, False, ""
+
+
+def typable(text: str) -> str:
+    """The text with one kind of line end. Raises TellModel for control characters, which no key types."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if bad := re.search("[^\t\n -~\xa0-\ud7ff\ue000-\U0010ffff]", text):
+        raise TellModel("INVALID_ARGS", f"No key types the control character {bad[0]!a}.")
+    return text
 
 
 class Hands(Host):
     """What is alike on every system: pyautogui's hands, and launching. Corners stop all but letting go."""
 
     KEYS: ClassVar[dict[str, str]] = {"command": "ctrl", "option": "alt"}  # a Mac's keys, meant elsewhere
-    NO_KEY: ClassVar[tuple[int | None, ...]] = (None,)  # what pyautogui has for a key that is not there
 
     def __init__(self, home: Path, clock: Clock, environ: MutableMapping[str, str]) -> None:
         self._clock, self._environ = clock, environ
@@ -2946,11 +2927,9 @@ class Hands(Host):
         """Load pyautogui; mend what a killed run left; step out of a corner the pointer happens to be in."""
         with needing("pyautogui", "to move the pointer and press keys"), redirect_stdout(StringIO()):
             import pyautogui
-        self._gui = pyautogui
-        self._corners = corners(self.monitors())
+        self._gui, self._corners = pyautogui, corners(self.monitors())
         pyautogui.PAUSE, pyautogui.FAILSAFE_POINTS = 0, [astuple(point) for point in self._corners]
         atexit.register(self.close)
-        self._held.inherit()
         self.release()
         if self.pointer() in self._corners:
             self._hand("moveTo", *astuple(self._corners[self.pointer()]), alert=False)
@@ -2962,10 +2941,6 @@ class Hands(Host):
             getattr(self._gui, call)(*words, **more)
         except self._gui.FailSafeException:
             raise Interrupted("Stopped: the pointer is in a corner of the screen.") from None
-
-    def window_at(self, point: ScreenPoint) -> Window | None:
-        """The topmost box that holds the point, where the system cannot be asked for better."""
-        return next((window for window in self.windows() if window.box.contains(point)), None)
 
     def pointer(self) -> ScreenPoint:
         """As pyautogui says."""
@@ -2993,28 +2968,23 @@ class Hands(Host):
 
     def _hold(self, kind: str, name: str, down: bool) -> None:
         if down:
-            self._held.add(f"{kind} {name}")
+            self._held.mark(f"{kind} {name}", True)
         try:
-            self._send(kind, name, down)
+            self._send(kind, self.KEYS.get(name, name), down)
         except TellModel:
             down = False  # nothing was pressed
             raise
         finally:
             if not down:
-                self._held.drop(f"{kind} {name}")
+                self._held.mark(f"{kind} {name}", False)
 
     def _send(self, kind: str, name: str, down: bool) -> None:
-        if kind == "button":
-            if name not in ("left", "middle", "right"):
-                raise TellModel("INVALID_ARGS", f"This mouse has no button {name!r}.")
+        if kind == "button" and name in ("left", "middle", "right"):
             self._hand("mouseDown" if down else "mouseUp", button=name, alert=down)
-            return
-        key = self.KEYS.get(name, name)
-        if (
-            self._gui.platformModule.keyboardMapping.get(key) in self.NO_KEY
-        ):  # of which pyautogui says nothing
-            raise TellModel("ACTION_NOT_SUPPORTED", f"This keyboard has no key {name!r}.")
-        self._hand("keyDown" if down else "keyUp", key, alert=down)
+        elif kind == "key" and self._gui.platformModule.keyboardMapping.get(name):
+            self._hand("keyDown" if down else "keyUp", name, alert=down)
+        else:  # pyautogui would do nothing, and say nothing
+            raise TellModel("ACTION_NOT_SUPPORTED", f"There is no {kind} {name!r} here.")
 
     def release(self) -> None:
         """In the opposite order; works in a corner, too."""
@@ -3038,12 +3008,11 @@ class Hands(Host):
         name, end = Path(argv[0]).stem, self._clock.now() + 10
         while self._clock.now() < end:
             status = process.poll()
-            for window in self.windows():
-                if status == 0 and window.id not in before and name.lower() in window.app.lower():
+            for window in [window for window in self.windows() if window.id not in before]:
+                if status == 0 and name.lower() in window.app.lower():
                     self._adopted.setdefault(window.pid, before)  # it ran already, and opened this for us
-                elif window.id in before or not window.launched:
-                    continue
-                return f"{name} was started; its window is {window.title!r}."
+                if window.launched or window.pid in self._adopted:
+                    return f"{name} was started; its window is {window.title!r}."
             if status:
                 said = f"{name} ended at once, with status {status}."
                 raise TellModel("ACTION_FAILED", said, delivery="delivery_uncertain")
@@ -3065,16 +3034,13 @@ class Hands(Host):
     def _program(self, command: str) -> list[str]:
         """The argument list for a command line, a program or the name of an application. Raises TellModel."""
         try:
-            words = shlex.split(command, posix=os.sep == "/")
+            first, *rest = shlex.split(command, posix=os.sep == "/")
         except ValueError as fault:
-            raise TellModel("INVALID_ARGS", f"The command {command!r} cannot be read: {fault}.") from None
-        if not words:
-            raise TellModel("INVALID_ARGS", "launch takes a program, or the name of an application.")
-        first, rest, path = words[0].strip('"'), words[1:], self._environ.get("PATH", os.defpath)
+            raise TellModel("INVALID_ARGS", f"launch cannot read the command {command!r}: {fault}.") from None
+        path, offered = self._environ.get("PATH", os.defpath), applications(self._environ)
         for name in (first, first.lower()):
-            if program := shutil.which(str(Path(name).expanduser()), path=path):
+            if program := shutil.which(str(Path(name.strip('"')).expanduser()), path=path):
                 return [program, *rest]
-        offered = applications(self._environ)
         for name, more in ((command.strip(), []), (first, rest)):
             if argv := offered.get(name.lower()):
                 return [*argv, *more]
@@ -3088,22 +3054,15 @@ RETURN, TAB, SHIFT, CAPS = 0xFF0D, 0xFF09, 0xFFE1, 0xFFE5  # X11/keysymdef.h
 
 
 def keysym(char: str) -> int:
-    """The X name of what types a character: Latin-1 is itself, the rest has bit 24 set. Raises TellModel."""
-    code = ord(char)
-    if char in "\n\t":
-        return RETURN if char == "\n" else TAB
-    if code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000:
-        raise TellModel("INVALID_ARGS", f"No key types the control character {char!a}.")
-    return code if code < 0x100 else code | 0x1000000
+    """The X name of what types a character: Latin-1 is itself, the rest has bit 24 set."""
+    special = {"\n": RETURN, "\t": TAB}
+    return special.get(char) or ord(char) | (0x1000000 if ord(char) > 0xFF else 0)
 
 
-def batches(
-    symbols: Sequence[int], known: Container[int], room: int
-) -> Iterator[tuple[list[int], list[int]]]:
+def batches(text: Sequence[int], known: Container[int], room: int) -> Iterator[tuple[list[int], list[int]]]:
     """Cut a text into parts that lack at most `room` keys each; gives (what to type, what it lacks)."""
-    part: list[int] = []
-    lacking: list[int] = []
-    for symbol in symbols:
+    part, lacking = list[int](), list[int]()
+    for symbol in text:
         if symbol not in known and symbol not in lacking:
             if len(lacking) == room:
                 yield part, lacking
@@ -3162,35 +3121,38 @@ class Keymap:
             if locked:
                 self._strike(self._caps)
             for part, lacking in batches(symbols, self._codes, 2 * len(self._spare)):
-                self.lend(lacking)
+                self._lend(lacking)
                 for symbol in part:
                     self._strike(*self._codes.get(symbol) or self._lent[symbol])
                 self._display.sync()
         finally:
-            self.lend([])
+            self._lend([])
             if locked:
                 self._strike(self._caps)
 
-    def lend(self, symbols: Sequence[int]) -> None:
-        """Lend free keys to these characters, two to a key, and take them from those before."""
-        if self._lent:
-            self._display.sync()
-            time.sleep(0.1)  # programs look a key up when they get to it: 0 s lost text, 0.05 s did not
-        if self._lent or symbols:
-            self._write(dict(zip(self._spare, zip_longest(symbols[::2], symbols[1::2]), strict=False)))
-        if symbols:
-            time.sleep(0.05)  # Chromium once looked the first key up before it had heard of the change
+    def _strike(self, code: int, shifted: bool = False) -> None:
+        keys = [self._shift, code] if shifted else [code]
+        for down in (True, False):
+            for key in keys if down else reversed(keys):
+                self._fake(down, key)
 
     def mend(self, codes: Sequence[int]) -> None:
         """Take back the keys that a killed run had lent."""
         for code in codes:
             self._fake(False, code)
-        self._spare = list(codes)
-        self._write({})
+        self._spare, self._lent = list(codes), {0: (0, False)}
+        self._lend([])
 
-    def _write(self, pairs: Mapping[int, tuple[int, int | None]]) -> None:
+    def _lend(self, symbols: Sequence[int]) -> None:
+        """Lend free keys to these characters, two to a key, and take them from those before."""
+        if not self._lent and not symbols:
+            return
+        if self._lent:
+            self._display.sync()
+            time.sleep(0.1)  # programs look a key up when they get to it: 0 s lost text, 0.05 s did not
         first, thing = self._spare[0], f"lent {' '.join(map(str, self._spare))}"
-        self._held.add(thing)
+        self._held.mark(thing, True)
+        pairs = dict(zip(self._spare, zip_longest(symbols[::2], symbols[1::2]), strict=False))
         self._lent = {s: (code, bool(n)) for code, pair in pairs.items() for n, s in enumerate(pair) if s}
         rows = self._display.get_keyboard_mapping(first, self._spare[-1] - first + 1)
         rows = [[*row, 0, 0, 0, 0][: max(4, len(row))] for row in rows]
@@ -3199,13 +3161,10 @@ class Keymap:
             rows[code - first][:4] = [plain, shifted or plain] * 2  # two groups; a third layout wraps round
         self._display.change_keyboard_mapping(first, rows)
         self._display.sync()
-        if not pairs:
-            self._held.drop(thing)
-
-    def _strike(self, code: int, shifted: bool = False) -> None:
-        for down in (True, False):
-            for key in (self._shift, code)[:: 1 if down else -1] if shifted else (code,):
-                self._fake(down, key)
+        if symbols:
+            time.sleep(0.05)  # Chromium once looked the first key up before it had heard of the change
+        else:
+            self._held.mark(thing, False)
 
 
 def client_ids(rq: Any) -> Any:
@@ -3221,7 +3180,10 @@ class X11Host(Hands):
     """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
 
     name = "Linux (X11)"
-    NO_KEY = (None, 0)
+    KEYS: ClassVar[dict[str, str]] = {  # the keypad's digits are arrows while NumLock is off
+        **Hands.KEYS,
+        **{f"num{digit}": f"{digit}" for digit in range(10)},
+    }
     SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
     WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
     _lost: tuple[type[Exception], ...] = ()
@@ -3256,7 +3218,7 @@ class X11Host(Hands):
         try:
             with redirect_stdout(StringIO()):  # Xlib 0.15 prints what it misses
                 display = self._x.display.Display(name)
-        except (error.DisplayError, error.XauthError, error.ConnectionClosedError, OSError) as fault:
+        except (error.DisplayError, error.XauthError, *self._lost) as fault:
             raise MissingPart(f"The display {name} does not answer: {fault}.", self.SCREENLESS) from None
         display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
         return display
@@ -3294,10 +3256,9 @@ class X11Host(Hands):
         """The server is asked last; what has only just come up is nameless, so that no rule allows it."""
         known = self._scan()
         hit = self._root.translate_coords(self._root, point.x, point.y).child
-        if not hit:
-            return None
         new = Box(x=point.x, y=point.y, width=1, height=1)
-        return known.get(hit.id) or Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True)
+        lost = Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True) if hit else None
+        return known.get(hit.id, lost) if hit else None
 
     def _scan(self) -> dict[int, Window]:
         """Every visible window by what a hit test calls it (its frame's id), topmost first."""
@@ -3305,27 +3266,17 @@ class X11Host(Hands):
         clients = self._clients() or [top for top, (_, free) in reversed(tops.items()) if not free]
         inner = {self._top(client, tops): client for client in clients}
         said = {xid: self._said(xid) for xid in {*clients, *(inner.get(top, top) for top in tops)}}
-        owners = {said[client][2]: said[client] for client in clients}  # a menu seldom says whose it is
+        owners = {said[client]["pid"]: said[client]["title"] for client in clients}
         terminal = self._pid(int(self._environ.get("WINDOWID") or 0))
         own = {terminal, next((pid for pid in self._line if pid in owners), 0)} - {0}
         active, shown = self._active(tops), {}
         for top, (box, free) in tops.items():
             xid = inner.get(top, top)
-            title, app, pid, hidden, dialog = said[xid]
-            if not hidden:
-                shown[top] = Window(
-                    id=hex(xid),
-                    title=owners.get(pid, said[xid])[0] if free and top not in inner else title,
-                    app=app,
-                    pid=pid,
-                    box=box,
-                    frame=tuple([*self._value(xid, "_NET_FRAME_EXTENTS"), 0, 0, 0, 0][:4]),
-                    focused=active in (xid, top),
-                    popup=free and top not in inner,
-                    dialog=dialog,
-                    own=pid in own,
-                    launched=self._launched(pid, hex(xid)),
-                )
+            facts = {**said[xid], "focused": active in (xid, top), "own": said[xid]["pid"] in own}
+            if free and top not in inner:
+                facts |= {"popup": True, "title": owners.get(facts["pid"], facts["title"])}
+            if not self._has(xid, "_NET_WM_STATE", "_NET_WM_STATE_HIDDEN"):
+                shown[top] = Window(id=hex(xid), box=box, **facts)
         return shown
 
     def _tops(self) -> dict[int, tuple[Box, bool]]:
@@ -3352,26 +3303,29 @@ class X11Host(Hands):
             return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         return ()
 
+    def _has(self, xid: int, name: str, atom: str) -> bool:
+        return self._display.get_atom(atom) in self._value(xid, name)
+
     def _clients(self) -> list[int]:
         """The windows that the window manager looks after, lowest first, minimised ones too."""
         return list(self._value(self._root.id, "_NET_CLIENT_LIST_STACKING"))
 
-    def _said(self, xid: int) -> tuple[str, str, int, bool, bool]:
-        """What is known of a window: title, application, process, whether it is minimised, and a dialog."""
+    def _said(self, xid: int) -> dict[str, Any]:
+        """What a window is, apart from where."""
+        pid = self._pid(xid)
         title = self._value(xid, "_NET_WM_NAME") or self._value(xid, "WM_NAME") or ""
         app = [*str(self._value(xid, "WM_CLASS") or "").split("\0"), ""][1]  # instance, class
-        pid, kind = self._pid(xid), self._display.get_atom("_NET_WM_WINDOW_TYPE_DIALOG")
-        hidden = self._display.get_atom("_NET_WM_STATE_HIDDEN") in self._value(xid, "_NET_WM_STATE")
-        dialog = self._value(xid, "WM_TRANSIENT_FOR") or kind in self._value(xid, "_NET_WM_WINDOW_TYPE")
-        return title, app or process_of(pid)[2], pid, hidden, bool(dialog)
+        dialog = self._has(xid, "_NET_WM_WINDOW_TYPE", "_NET_WM_WINDOW_TYPE_DIALOG")
+        dialog = dialog or bool(self._value(xid, "WM_TRANSIENT_FOR"))
+        _, marked, name = process_of(pid)
+        launched = marked or self._launched(pid, hex(xid))
+        return {"title": title, "app": app or name, "pid": pid, "dialog": dialog, "launched": launched}
 
     def _pid(self, xid: int) -> int:
         """The process behind a window as the server knows it, for Tk and menus do not tell."""
         if not self._resource:
             return int([*self._value(xid, "_NET_WM_PID"), 0][0])
-        with suppress(
-            self._x.error.XError, IndexError
-        ):  # 2: the process; 0 as a window would mean all of them
+        with suppress(self._x.error.XError, IndexError):  # mask 2: the process; client 0 would be all
             ask = {"opcode": self._resource.major_opcode, "count": 1, "client": xid, "mask": 2}
             return int(self._ask_clients(self._display.display, **ask).ids[3]) if xid else 0
         return 0
@@ -3392,27 +3346,23 @@ class X11Host(Hands):
         focus = self._display.get_input_focus().focus
         return self._top(focus.id, tops) if hasattr(focus, "id") else 0
 
-    def _launched(self, pid: int, window: str) -> bool:
-        return super()._launched(pid, window) or process_of(pid)[1]
-
     def focus(self, window: Window) -> None:
         """Brings a minimised one back, too. One with an open dialog cannot have it: its dialog gets it."""
         target = asked = int(window.id, 16)
-        clients, modal = self._clients(), self._display.get_atom("_NET_WM_STATE_MODAL")
+        clients = self._clients()
         if asked not in clients and window.id not in {known.id for known in self.windows()}:
             raise TellModel("WINDOW_NOT_FOUND", f"The window {window.title!r} is gone.")
         if window.popup:
             return  # a menu has the keys for as long as it is open
         for client in clients:
-            above = target in self._value(client, "WM_TRANSIENT_FOR")
-            target = client if above and modal in self._value(client, "_NET_WM_STATE") else target
+            modal = self._has(client, "_NET_WM_STATE", "_NET_WM_STATE_MODAL")
+            target = client if modal and target in self._value(client, "WM_TRANSIENT_FOR") else target
         self._activate(target)
         if not self._until(lambda: self._active(self._tops()) == target):
             raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
         if target != asked:
-            dialog = self._said(target)[0]
-            said = f"The window {window.title!r} waits for its dialog {dialog!r}, which has the keyboard."
-            raise TellModel("ACTION_FAILED", said, "Answer the dialog first.")
+            said = f"The window {window.title!r} waits for its dialog {self._said(target)['title']!r}."
+            raise TellModel("ACTION_FAILED", said, "The dialog has the keyboard now; answer it first.")
 
     def _activate(self, xid: int) -> None:
         window, x = self._window(xid), self._x.X
@@ -3428,10 +3378,11 @@ class X11Host(Hands):
 
     def type(self, text: str) -> None:
         """Raises TellModel, with nothing typed, for control characters, and while a person holds Shift."""
+        symbols = [keysym(char) for char in typable(text)]
         held = 0b11001101  # Shift, Control, Mod1 (Alt), Mod4 (Super), Mod5 (AltGr); not Lock, Mod2 (NumLock)
         if not self._held.things and not self._until(lambda: not self._root.query_pointer().mask & held):
             raise TellModel("ACTION_FAILED", "Somebody holds down Shift, Ctrl or Alt: nothing was typed.")
-        self._keymap.type([keysym(char) for char in text.replace("\r\n", "\n").replace("\r", "\n")])
+        self._keymap.type(symbols)
 
     def _fake(self, down: bool, code: int, *, kind: str = "Key") -> None:
         """One event of the keyboard, or with kind="Button" of the mouse, through XTEST."""
@@ -3444,7 +3395,7 @@ class X11Host(Hands):
         elif kind == "button" and name in ("back", "forward"):
             self._fake(down, 8 if name == "back" else 9, kind="Button")
         elif kind == "key" and len(name) == 1:
-            self._keymap.key(keysym(name), down=down)
+            self._keymap.key(keysym(typable(name)), down=down)
         else:
             super()._send(kind, name, down)
         self._display.sync()  # pyautogui has a connection of its own, which must not overtake this one
@@ -3455,9 +3406,220 @@ class X11Host(Hands):
             super().close()
 
 
+class WindowsHost(Hands):
+    """Windows 10 and later, through user32. What is typed does not depend on the keyboard's layout."""
+
+    name = "Windows"
+    FAR = "up down left right home end pageup pagedown insert delete win apps printscreen"
+
+    def open(self) -> None:
+        """Becomes aware of DPI first, so that pointer units are pixels: pyautogui settles for less."""
+        import ctypes
+
+        self._c: Any = ctypes
+        self._user, self._kernel, self._dwm = map(self._c.WinDLL, ("user32", "kernel32", "dwmapi"))
+        become = self._user.SetProcessDpiAwarenessContext  # -4: per monitor, version 2; -3: per monitor
+        if not any(become(ctypes.c_void_p(level)) for level in (-4, -3)):
+            self._c.WinDLL("shcore").SetProcessDpiAwareness(2)
+        super().open()
+
+    def _each(self, ask: Callable[..., Any], *before: None) -> list[int]:
+        """The handles that one of user32's Enum functions calls back with."""
+        found: list[int] = []
+
+        def heard(handle: int, *_: int) -> int:
+            found.append(handle)
+            return 1
+
+        ask(*before, self._c.WINFUNCTYPE(*[self._c.c_int] * (3 + len(before)))(heard), 0)
+        return found
+
+    def _box(self, edges: Sequence[int]) -> Box:
+        left, top, right, bottom = edges
+        return Box(x=left, y=top, width=right - left, height=bottom - top)
+
+    def monitors(self) -> tuple[Box, ...]:
+        """The primary one is at the origin."""
+        boxes = []
+        for handle in self._each(self._user.EnumDisplayMonitors, None, None):
+            told = (self._c.c_long * 10)(40)  # MONITORINFO: its size, the monitor, the part without bars
+            self._user.GetMonitorInfoW(handle, told)
+            boxes.append(self._box(told[1:5]))
+        return tuple(sorted(boxes, key=lambda box: (box.x, box.y) != (0, 0)))
+
+    def windows(self) -> tuple[Window, ...]:
+        """Without minimised ones and those that Windows hides."""
+        return tuple(map(self._window, filter(self._seen, self._each(self._user.EnumWindows))))
+
+    def _seen(self, handle: int) -> bool:
+        cloaked = (self._c.c_int * 1)()
+        self._dwm.DwmGetWindowAttribute(handle, 14, cloaked, 4)  # DWMWA_CLOAKED
+        return bool(self._user.IsWindowVisible(handle) and not self._user.IsIconic(handle) and not cloaked[0])
+
+    def _window(self, handle: int) -> Window:
+        title, kind, path = (self._c.create_unicode_buffer(512) for _ in range(3))
+        pid, size, edges = (self._c.c_ulong * 1)(), (self._c.c_ulong * 1)(512), (self._c.c_long * 4)()
+        self._user.GetWindowTextW(handle, title, 512)
+        self._user.GetClassNameW(handle, kind, 512)
+        self._user.GetWindowThreadProcessId(handle, pid)
+        if self._dwm.DwmGetWindowAttribute(handle, 9, edges, 16):  # DWMWA_EXTENDED_FRAME_BOUNDS
+            self._user.GetWindowRect(handle, edges)
+        process = self._kernel.OpenProcess(0x1000, 0, pid[0])  # PROCESS_QUERY_LIMITED_INFORMATION
+        self._kernel.QueryFullProcessImageNameW(process, 0, path, size)
+        self._kernel.CloseHandle(process)
+        app = Path(path.value).stem
+        own = handle == self._kernel.GetConsoleWindow() or pid[0] in (os.getpid(), os.getppid())
+        marks: dict[str, Any] = {
+            "focused": handle == self._user.GetForegroundWindow(),
+            "popup": kind.value in ("#32768", "tooltips_class32"),  # the first is a menu
+            "dialog": bool(self._user.GetWindow(handle, 4)),  # GW_OWNER
+            "own": own or (app == "WindowsTerminal" and "WT_SESSION" in self._environ),
+            "launched": self._launched(pid[0], hex(handle)),
+        }
+        return Window(id=hex(handle), title=title.value, app=app, pid=pid[0], box=self._box(edges), **marks)
+
+    def window_at(self, point: ScreenPoint) -> Window | None:
+        """Windows itself is asked."""
+        both = self._c.c_longlong(point.y << 32 | point.x & 0xFFFFFFFF)  # a POINT, by value
+        top = self._user.GetAncestor(self._user.WindowFromPoint(both), 2)  # GA_ROOT
+        return self._window(top) if top else None
+
+    def focus(self, window: Window) -> None:
+        """Brings a minimised one back, too."""
+        handle = int(window.id, 16)
+        if not self._user.IsWindow(handle):
+            raise TellModel("WINDOW_NOT_FOUND", f"The window {window.title!r} is gone.")
+        if self._user.IsIconic(handle):
+            self._user.ShowWindow(handle, 9)  # SW_RESTORE
+        self._user.keybd_event(0, 0, 0, 0)  # only the process of the last input may choose the foreground
+        self._user.SetForegroundWindow(handle)
+        if not self._until(lambda: bool(self._user.GetForegroundWindow() == handle)):
+            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+
+    def scroll(self, *, right: int, down: int) -> None:
+        """A notch is 120 to pyautogui, which turns the upright wheel when asked for the sideways one."""
+        super().scroll(right=0, down=120 * down)
+        if right:
+            self._user.mouse_event(0x1000, 0, 0, 120 * right, 0)  # MOUSEEVENTF_HWHEEL
+
+    def type(self, text: str) -> None:
+        """As KEYEVENTF_UNICODE, a pair of events for each UTF-16 unit; Return and Tab as keys."""
+        module, events = self._gui.platformModule, []
+        for unit in memoryview(typable(text).encode("utf-16-le")).cast("H"):
+            key = {10: 0x0D, 9: 0x09}.get(unit, 0)
+            for up in (0, 2):
+                press = module.KEYBDINPUT(key, 0 if key else unit, up if key else up | 4, 0, None)
+                events.append(module.INPUT(type=1, ki=press))
+        size = self._c.sizeof(module.INPUT)
+        sent = self._user.SendInput(len(events), (module.INPUT * len(events))(*events), size)
+        if sent != len(events):
+            said = f"Windows let only {sent} of {len(events)} key events through."
+            raise TellModel("ACTION_FAILED", said, delivery="delivery_uncertain")
+
+    def _send(self, kind: str, name: str, down: bool) -> None:
+        if kind == "button" and name in ("back", "forward"):
+            self._user.mouse_event(0x80 if down else 0x100, 0, 0, 1 if name == "back" else 2, 0)
+        elif kind == "key" and name in self.FAR.split():  # as extended keys: NumLock must not matter
+            self._user.keybd_event(self._gui.platformModule.keyboardMapping[name], 0, 1 if down else 3, 0)
+        else:
+            super()._send(kind, name, down)
+
+
+class MacHost(Hands):
+    """macOS, through Quartz and AppKit, which pyautogui brings. Its pointer units are points, not pixels."""
+
+    name = "macOS"
+    KEYS: ClassVar[dict[str, str]] = {"win": "command"}
+    SETTINGS = "Allow it in System Settings > Privacy & Security, and start the terminal anew."
+
+    def open(self) -> None:
+        """Raises MissingPart for a permission that is not given: without it macOS pretends to obey."""
+        with needing("Quartz", "to ask macOS about windows"):
+            import ctypes
+
+            import AppKit
+            import Quartz
+        self._q: Any = Quartz
+        self._space: Any = AppKit.NSWorkspace.sharedWorkspace()
+        framework = "/System/Library/Frameworks/ApplicationServices.framework/ApplicationServices"
+        if not Quartz.CGPreflightScreenCaptureAccess():
+            raise MissingPart("This terminal may not record the screen.", self.SETTINGS)
+        if not ctypes.CDLL(framework).AXIsProcessTrusted():
+            raise MissingPart("This terminal may not control the computer (Accessibility).", self.SETTINGS)
+        super().open()
+
+    def monitors(self) -> tuple[Box, ...]:
+        """The main one first, as macOS lists them."""
+        _, numbers, count = self._q.CGGetActiveDisplayList(16, None, None)
+        places = [self._q.CGDisplayBounds(number) for number in numbers[:count]]
+        return tuple(self._box(*place.origin, *place.size) for place in places)
+
+    def _box(self, x: float, y: float, width: float, height: float) -> Box:
+        return Box(x=int(x), y=int(y), width=int(width), height=int(height))
+
+    def windows(self) -> tuple[Window, ...]:
+        """As the window server lists them: topmost first, without the desktop."""
+        choice = self._q.kCGWindowListOptionOnScreenOnly | self._q.kCGWindowListExcludeDesktopElements
+        front, shown = self._space.frontmostApplication().processIdentifier(), list[Window]()
+        terminal = self._environ.get("TERM_PROGRAM", "").lower()
+        for told in self._q.CGWindowListCopyWindowInfo(choice, self._q.kCGNullWindowID):
+            number, pid = hex(told["kCGWindowNumber"]), told["kCGWindowOwnerPID"]
+            menu = told["kCGWindowLayer"] > 0
+            title, app = told.get("kCGWindowName") or "", told.get("kCGWindowOwnerName") or ""
+            marks: dict[str, Any] = {
+                "focused": pid == front and not menu and not any(window.focused for window in shown),
+                "popup": menu,
+                "own": pid in (os.getpid(), os.getppid()) or "" != app.lower() in terminal,
+                "launched": self._launched(pid, number),
+            }
+            box = self._box(*(told["kCGWindowBounds"][edge] for edge in ("X", "Y", "Width", "Height")))
+            shown.append(Window(id=number, title=title, app=app, pid=pid, box=box, **marks))
+        return tuple(shown)
+
+    def window_at(self, point: ScreenPoint) -> Window | None:
+        """The topmost box that holds the point."""
+        return next((window for window in self.windows() if window.box.contains(point)), None)
+
+    def focus(self, window: Window) -> None:
+        """Brings its application to the front; macOS then chooses among that application's windows."""
+        for app in self._space.runningApplications():
+            if app.processIdentifier() == window.pid:
+                app.activateWithOptions_(2)  # NSApplicationActivateIgnoringOtherApps
+        if not self._until(lambda: any(w.focused and w.id == window.id for w in self.windows())):
+            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+
+    def move(self, point: ScreenPoint) -> None:
+        """With a button held, macOS wants to hear of a drag."""
+        held = [thing.removeprefix("button ") for thing in self._held.things if thing.startswith("button ")]
+        if not held:
+            super().move(point)
+        else:
+            self._gui.platformModule._dragTo(point.x, point.y, held[0])
+
+    def scroll(self, *, right: int, down: int) -> None:
+        """Three lines a notch; pyautogui loses the sign of the sideways wheel."""
+        unit = self._q.kCGScrollEventUnitLine
+        self._post(self._q.CGEventCreateScrollWheelEvent(None, unit, 2, -3 * down, -3 * right))
+
+    def type(self, text: str) -> None:
+        """As Unicode on key events, ten characters at a time; Return and Tab as keys."""
+        for part in re.findall(r"[\n\t]|[^\n\t]{1,10}", typable(text)):
+            if part in "\n\t":
+                self._hand("press", "enter" if part == "\n" else "tab")
+                continue
+            for down in (True, False):
+                event = self._q.CGEventCreateKeyboardEvent(None, 0, down)
+                self._q.CGEventKeyboardSetUnicodeString(event, len(part.encode("utf-16-le")) // 2, part)
+                self._post(event)
+
+    def _post(self, event: Any) -> None:
+        self._q.CGEventPost(self._q.kCGHIDEventTap, event)
+
+
 def this_host(home: Path, clock: Clock, environ: MutableMapping[str, str]) -> Host:
     """The hands for this system, not yet open. `environ` is the process's own: pyautogui reads it."""
-    return X11Host(home, clock, environ)
+    kind = {"win32": WindowsHost, "darwin": MacHost}.get(sys.platform, X11Host)
+    return kind(home, clock, environ)
 
 
 # ==============================================================================

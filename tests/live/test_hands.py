@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from desk import Desk
 
-from agent_solo import Host, Interrupted, MissingPart, ScreenPoint, SystemClock, TellModel, Window, this_host
+from agent_solo import Host, Interrupted, ScreenPoint, SystemClock, TellModel, Window, this_host
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = Path(__file__).with_name("fixtures")
@@ -376,7 +376,7 @@ def test_an_application_is_launched_by_its_name_in_the_menu(desk: Desk, host: Ho
 def test_a_program_that_fails_at_once_is_told_as_such(host: Host) -> None:
     with pytest.raises(TellModel, match="false ended at once, with status 1"):
         host.launch("false")
-    with pytest.raises(TellModel, match="cannot be read"):
+    with pytest.raises(TellModel, match="cannot read"):
         host.launch("xterm 'unclosed")
 
 
@@ -428,13 +428,12 @@ def test_a_killed_run_is_mended_by_the_next(desk: Desk, tmp_path: Path) -> None:
 
     home, before = tmp_path / "home", desk.run("xmodmap", "-pke")
     endless = "host.open(); host.key('ctrl', down=True); host.button('right', down=True)"
-    endless += "\nwhile True: host.type('中文')"
+    endless += "; host.type(''.join(map(chr, range(0x4E00, 0x5E00))))"
     program = desk.start(other(endless)(home))
-    desk.wait(lambda: "lent" in held())
+    desk.wait(lambda: "lent" in held() and desk.run("xmodmap", "-pke") != before)
     program.kill()
     program.wait()
     assert all(thing in held() for thing in ("key ctrl", "button right", "lent"))
-    assert desk.run("xmodmap", "-pke") != before
     hands = this_host(home, SystemClock(), os.environ)
     hands.open()
     assert not held()
@@ -442,9 +441,8 @@ def test_a_killed_run_is_mended_by_the_next(desk: Desk, tmp_path: Path) -> None:
     desk.start(["xterm", "-T", "Clean"])
     spot = window(desk, hands, "Clean").box.centre
     hands.move(spot)
-    hands.type("touch clean\n")  # with Ctrl still down it would be anything but this
-    desk.wait((ROOT / "clean").exists if Path.cwd() == ROOT else (Path.cwd() / "clean").exists)
-    (Path.cwd() / "clean").unlink()
+    hands.type(f"touch {tmp_path}/clean\n")  # with Ctrl still down it would be anything but this
+    desk.wait((tmp_path / "clean").exists)
     hands.close()
 
 
@@ -518,18 +516,3 @@ host.close()
         assert told[1:] == ["Form Tk", True, "Form Tk"]
         bare.wait(lambda: json.loads(state.read_text(encoding="utf-8"))["name"] == "Zoë 订单")
         bare.run("xdotool", "search", "--name", "Form Tk", "windowkill")
-
-
-@pytest.mark.parametrize(
-    ("environ", "said"),
-    [
-        ({}, "DISPLAY is not set"),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "Wayland"),
-        ({"DISPLAY": ":987"}, ":987 does not answer"),
-        ({"DISPLAY": "nonsense"}, "nonsense does not answer"),
-    ],
-)
-def test_no_screen_is_one_sentence_and_a_way_out(tmp_path: Path, environ: dict[str, str], said: str) -> None:
-    with pytest.raises(MissingPart, match=said) as missing:
-        this_host(tmp_path, SystemClock(), environ).open()
-    assert "xvfb-run" in missing.value.hint
