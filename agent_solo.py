@@ -2788,7 +2788,7 @@ def patient(call: Callable[[], T], clock: Clock) -> T:
 
 
 def start_program(argv: Sequence[str], *, pipes: bool = False, **more: Any) -> Popen[bytes]:
-    """Start a program in a group of its own, with pipes or without; `more` is env and cwd. Raises TellModel."""
+    """Start a program in a group of its own, with pipes or none; `more` is env and cwd. Raises TellModel."""
     import subprocess
 
     end = subprocess.PIPE if pipes else subprocess.DEVNULL
@@ -3317,9 +3317,10 @@ class X11Host(Hands):
         app = [*str(self._value(xid, "WM_CLASS") or "").split("\0"), ""][1]  # instance, class
         dialog = self._has(xid, "_NET_WM_WINDOW_TYPE", "_NET_WM_WINDOW_TYPE_DIALOG")
         dialog = dialog or bool(self._value(xid, "WM_TRANSIENT_FOR"))
+        frame = tuple([*self._value(xid, "_NET_FRAME_EXTENTS"), 0, 0, 0, 0][:4])
         _, marked, name = process_of(pid)
-        launched = marked or self._launched(pid, hex(xid))
-        return {"title": title, "app": app or name, "pid": pid, "dialog": dialog, "launched": launched}
+        facts = {"title": title, "app": app or name, "pid": pid, "dialog": dialog, "frame": frame}
+        return {**facts, "launched": marked or self._launched(pid, hex(xid))}
 
     def _pid(self, xid: int) -> int:
         """The process behind a window as the server knows it, for Tk and menus do not tell."""
