@@ -7439,8 +7439,55 @@ class Parser(argparse.ArgumentParser):
         raise Usage(message, f"See {self.prog} --help.")
 
 
+# Every option of the job, as argparse takes it.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--task": {
+        "metavar": "TEXT|@FILE",
+        "required": True,
+        "help": "what to do, in words; or @ and a file with it",
+    },
+    "--model": {
+        "metavar": "NAME",
+        "help": "AGENT_SOLO_MODEL; without one, a server on this machine is looked for",
+    },
+    "--base-url": {
+        "metavar": "URL",
+        "help": "OPENAI_BASE_URL, a compatible server; the key is OPENAI_API_KEY",
+    },
+    "--window": {
+        "metavar": "PATTERN",
+        "help": "a window it may use: title, application or id; may be repeated",
+    },
+    "--any-window": {"action": "store_true", "help": "it may use every window but its own terminal"},
+    "--confirm": {
+        "choices": ("risky", "all", "never"),
+        "default": "risky",
+        "help": "which acts ask first (risky)",
+    },
+    "--dry-run": {
+        "action": "store_true",
+        "help": "decide and guard, touch nothing; 5 steps unless told otherwise",
+    },
+    "--mcp": {"metavar": "FILE", "help": "MCP servers, in the config you already have; may be repeated"},
+    "--cdp": {"metavar": "PORT|URL", "help": "the debugging port of an Electron or Chromium application"},
+    "--json": {
+        "action": "store_true",
+        "help": "print one object: result, outcome, receipts, tokens, cost, folder",
+    },
+    "--schema": {"metavar": "FILE", "help": "a JSON schema that the result must fit"},
+    "--monitor": {"metavar": "N|all", "default": "1", "help": "which monitor it sees (1)"},
+    "--coords": {"metavar": "UNIT[,yx]", "help": "how the model writes points: px, 1000, 999, 1, percent"},
+    "--max-steps": {"metavar": "N", "type": count, "help": "60"},
+    "--max-minutes": {"metavar": "N", "type": amount},
+    "--max-tokens": {"metavar": "N", "type": count},
+    "--max-cost": {"metavar": "DOLLARS", "type": amount, "help": "needs --price"},
+    "--price": {"metavar": "IN,OUT", "type": price, "help": "dollars a million tokens, such as 2.5,10"},
+    "--version": {"action": "version", "version": __version__},
+}
+
+
 def job_parser(epilog: str = "") -> Parser:
-    """Every option of the job, in one place."""
+    """The command line of the job."""
     parser = Parser(
         prog="agent_solo.py",
         usage="agent_solo.py --task TEXT [--model NAME] [options]\n       agent_solo.py COMMAND [options]",
@@ -7449,64 +7496,11 @@ def job_parser(epilog: str = "") -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
-    add(
-        "--task",
-        metavar="TEXT|@FILE",
-        required=True,
-        help="what to do, in words, or @ and a file that says it",
-    )
-    add(
-        "--model",
-        metavar="NAME",
-        help="the model (AGENT_SOLO_MODEL); without one, a server on this machine is looked for",
-    )
-    add(
-        "--base-url",
-        metavar="URL",
-        help="an OpenAI-compatible server (OPENAI_BASE_URL); the key is OPENAI_API_KEY",
-    )
-    add(
-        "--window",
-        metavar="PATTERN",
-        action="append",
-        default=[],
-        help="a window it may use: title, application or id; may be repeated",
-    )
-    add("--any-window", action="store_true", help="it may use every window but its own terminal")
-    add("--confirm", choices=("risky", "all", "never"), default="risky", help="which acts ask first (risky)")
-    add(
-        "--dry-run",
-        action="store_true",
-        help="decide and guard, touch nothing; 5 steps unless --max-steps says more",
-    )
-    add(
-        "--mcp",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="MCP servers, in the config file you already have",
-    )
-    add("--cdp", metavar="PORT|URL", help="the debugging port of an Electron or Chromium application")
-    add(
-        "--json",
-        action="store_true",
-        help="print one object: result, outcome, receipts, tokens, cost, folder",
-    )
-    add("--schema", metavar="FILE", help="a JSON schema that the result must fit")
-    add("--monitor", metavar="N|all", default="1", help="which monitor it sees (1)")
-    add("--coords", metavar="UNIT[,yx]", help="how the model writes points: px, 1000, 999, 1 or percent")
-    add("--max-steps", metavar="N", type=count, help="60")
-    add("--max-minutes", metavar="N", type=amount)
-    add("--max-tokens", metavar="N", type=count)
-    add(
-        "--max-cost",
-        metavar="DOLLARS",
-        type=amount,
-        help="needs --price",
-    )
-    add("--version", action="version", version=__version__)
-    add("--price", metavar="IN,OUT", type=price, help="dollars a million tokens, such as 2.5,10")
+    for flag, words in OPTIONS.items():
+        many: dict[str, Any] = (
+            {"action": "append", "default": []} if "may be repeated" in words.get("help", "") else {}
+        )
+        parser.add_argument(flag, **words, **many)
     return parser
 
 
@@ -7612,74 +7606,118 @@ def reach_of(rules: Rules) -> str:
     return f"You may use only windows of applications that you launched{named}. Others are refused."
 
 
-def work(args: argparse.Namespace, person: Person, held: ExitStack) -> tuple[Outcome, Journal, Terminal]:
-    """Open the outside, run the session. Raises StopRun before the run begins."""
-    task, clock, home, secret = task_of(args), SystemClock(), home_folder(), keys_of(os.environ)
-    base_url, key, name = server_of(args, os.environ, clock)
+def price_of(args: argparse.Namespace) -> tuple[float, float] | None:
+    """What the model costs. Raises Usage where a limit in dollars could not be kept without it."""
     if args.max_cost and not args.price:
         raise Usage(
-            "--max-cost needs to know what the model costs",
-            "Give --price IN,OUT, in dollars a million tokens.",
+            "--max-cost needs to know what the model costs", "Give --price IN,OUT, dollars a million tokens."
         )
-    profile, rules, monitor = profile_of(name, base_url), rules_of(args), monitor_of(args.monitor)
-    space = parse_space(args.coords) if args.coords else profile.space
-    budget = Budget(limits_of(args), clock)
+    known: tuple[float, float] | None = args.price
+    return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a run works with, opened in order and closed in the opposite one."""
+
+    host: Host
+    pixels: Pixels
+    tools: Tools
+    policy: Policy
+    journal: Journal
+    channels: Mapping[str, Channel]
+
+
+def open_outside(
+    args: argparse.Namespace, task: Task, clock: SystemClock, watcher: Watcher, held: ExitStack
+) -> Outside:
+    """Open screen, tree, pages and tools, and the run's folder. Raises StopRun before anything is touched."""
+    home, monitor, most = home_folder(), monitor_of(args.monitor), profile_of(args.model, args.base_url).most
     servers = [server for path in args.mcp for server in read_servers(Path(path), os.environ)]
-    watcher = Terminal(sys.stderr, colour="NO_COLOR" not in os.environ, clean=lambda text: mask(text, secret))
     host = this_host(home, clock, os.environ)
     held.callback(host.close)
     host.open()
     held.enter_context(CornerWatch(host, clock))
-    journal = Journal(home, secret, task=task.text, settings=vars(args))
+    journal = Journal(home, keys_of(os.environ), task=task.text, settings=vars(args))
     tools = Tools(servers, clock, watcher, os.environ, keep=journal.keep)
     held.callback(tools.close)
     tools.start()
-    policy = Policy(rules, tools.tools)
-    pixels = Pixels(host, clock, monitor=monitor, most=profile.most)
+    policy = Policy(rules_of(args), tools.tools)
+    pixels = Pixels(host, clock, monitor=monitor, most=most)
     channels: dict[str, Channel] = {"pixels": pixels}
     channels["tree"] = Tree(host, clock, touch=pixels.act, allowed=policy.allowed, environ=os.environ)
-    if args.cdp:
-        channels["pages"] = Pages(clock, args.cdp)
-    channels["tools"] = tools
+    channels |= {"pages": Pages(clock, args.cdp)} if args.cdp else {}
     for channel in channels.values():
         held.callback(channel.close)
+    channels["tools"] = tools
     if args.dry_run:
         channels = {name: Rehearsal(channel) for name, channel in channels.items()}
+    return Outside(host=host, pixels=pixels, tools=tools, policy=policy, journal=journal, channels=channels)
+
+
+def open_model(
+    args: argparse.Namespace, key: str, outside: Outside, budget: Budget, clock: Clock, watcher: Watcher
+) -> Model:
+    """The model, already loading its SDK while the first look is taken."""
+    profile, offered = profile_of(args.model, args.base_url), list(outside.tools.tools.values())
     model = ChatModel(
-        base_url=base_url,
+        base_url=args.base_url,
         api_key=key,
-        model=name,
+        model=args.model,
         profile=profile,
-        space=space,
+        space=parse_space(args.coords) if args.coords else profile.space,
         budget=budget,
         clock=clock,
         watcher=watcher,
-        system=system_prompt(system=host.name, tools=list(tools.tools.values()), rules=reach_of(rules)),
-        price=args.price,
-        memory=home / "servers.json",
+        system=system_prompt(system=outside.host.name, tools=offered, rules=reach_of(rules_of(args))),
+        price=price_of(args),
+        memory=home_folder() / "servers.json",
     )
     model.warm()
+    return model
+
+
+def check_words(args: argparse.Namespace) -> None:
+    """Raises Usage for a word that would be found wrong only after things were opened."""
+    price_of(args)
+    monitor_of(args.monitor)
+    parse_space(args.coords or "px")
+    for path in args.mcp:
+        read_servers(Path(path), os.environ)
+
+
+def work(
+    args: argparse.Namespace, person: Person, watcher: Terminal, held: ExitStack
+) -> tuple[Outcome, Journal]:
+    """Open the outside, run the session. Raises StopRun before the run begins."""
+    task, clock = task_of(args), SystemClock()
+    check_words(args)
+    args.base_url, key, args.model = server_of(args, os.environ, clock)
+    budget = Budget(limits_of(args), clock)
+    outside = open_outside(args, task, clock, watcher, held)
     session = Session(
         task=task,
-        host=host,
-        channels={**channels, "aside": Aside(person, clock)},
-        model=model,
-        policy=policy,
+        host=outside.host,
+        channels={**outside.channels, "aside": Aside(person, clock)},
+        model=open_model(args, key, outside, budget, clock, watcher),
+        policy=outside.policy,
         person=person,
-        journal=journal,
+        journal=outside.journal,
         budget=budget,
         clock=clock,
         watcher=watcher,
-        touched=pixels.touched,
+        touched=outside.pixels.touched,
     )
-    return session.run(), journal, watcher
+    return session.run(), outside.journal
 
 
 def job(args: argparse.Namespace, person: Person | None = None) -> tuple[Outcome, Path, Path | None]:
     """The job, from the first look to the last line; returns its end, folder and last picture."""
     interrupt_on_signals()
+    clean = partial(mask, secrets=keys_of(os.environ))
+    watcher = Terminal(sys.stderr, colour="NO_COLOR" not in os.environ, clean=clean)
     with ExitStack() as held:
-        outcome, journal, watcher = work(args, person or TerminalPerson(sys.stdin, sys.stderr), held)
+        outcome, journal = work(args, person or TerminalPerson(sys.stdin, sys.stderr), watcher, held)
     watcher.ended(outcome, journal.folder)
     if args.json:
         show(outcome_json(outcome, journal.folder, journal.clean))

@@ -1,20 +1,21 @@
-"""See a whole run decided and guarded, and nothing touched: what --dry-run is.
+"""See a run decided and guarded, and nothing touched: this is what --dry-run is.
 
-You will see each step with what would have been done, and at the end that the order desk's file is what it was.
-Touched: nothing but a virtual screen and a temporary folder, both gone afterwards. The model is the demo's script.
+You will see: each step, what would have been done, and that the order desk's file is what it was.
+Touched: a virtual screen and a temporary folder, both gone afterwards. The model is the demo's script.
+
+    python3 examples/03_dry_run.py
 """
-
-from __future__ import annotations
 
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import agent_solo
+
+FOLDER = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
