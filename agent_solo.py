@@ -590,6 +590,9 @@ class Host(Protocol):
     def open(self) -> None:
         """Connect; make pointer units equal screen units. First call of all. Raises MissingPart."""
 
+    def claim(self) -> None:
+        """Be the only agent_solo that works this screen. Raises MissingPart if another one does."""
+
     def monitors(self) -> tuple[Box, ...]:
         """Every monitor; the primary one first."""
 
@@ -2934,6 +2937,9 @@ class Hands(Host):
         if self.pointer() in self._corners:
             self._hand("moveTo", *astuple(self._corners[self.pointer()]), alert=False)
 
+    def claim(self) -> None:
+        """Only X11 can tell, so far."""
+
     def _hand(self, call: str, *words: Any, alert: bool = True, **more: Any) -> None:
         """The one place that calls pyautogui. Raises Interrupted from a corner, if `alert`."""
         self._gui.FAILSAFE = alert
@@ -3187,6 +3193,7 @@ class X11Host(Hands):
     SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
     WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
     _lost: tuple[type[Exception], ...] = ()
+    _mark: Any = None
 
     def open(self) -> None:
         """Raises MissingPart for no display, a dead one, and Wayland."""
@@ -3212,6 +3219,20 @@ class X11Host(Hands):
         while parent := process_of(self._line[-1])[0]:
             self._line.append(parent)
         super().open()
+
+    def claim(self) -> None:
+        """By owning a selection, which ends with its owner (ICCCM 2.1)."""
+        sign, pid = (self._display.intern_atom(name) for name in ("_AGENT_SOLO", "_NET_WM_PID"))
+        if owner := self._display.get_selection_owner(sign):
+            with suppress(self._x.error.BadWindow):  # it has just ended
+                found = owner.get_full_property(pid, 0)
+                if found and found.value[0] != os.getpid():
+                    busy = f"Another agent_solo, process {found.value[0]}, is at work on this display."
+                    raise MissingPart(busy, "Wait for it, end it, or use another display.")
+        self._mark = self._root.create_window(0, 0, 1, 1, 0, 0)
+        self._mark.change_property(pid, self._x.Xatom.CARDINAL, 32, [os.getpid()])
+        self._mark.set_selection_owner(sign, 0)
+        self._display.sync()
 
     def _connect(self) -> Any:
         name, error = self._environ["DISPLAY"], self._x.error
@@ -3405,6 +3426,10 @@ class X11Host(Hands):
         """Also from a server that has gone."""
         with suppress(*self._lost):
             super().close()
+            if self._mark:
+                self._mark.destroy()
+                self._display.sync()
+        self._mark = None
 
 
 class WindowsHost(Hands):
@@ -7637,6 +7662,7 @@ def open_outside(
     host = this_host(home, clock, os.environ)
     held.callback(host.close)
     host.open()
+    host.claim()
     held.enter_context(CornerWatch(host, clock))
     journal = Journal(home, keys_of(os.environ), task=task.text, settings=vars(args))
     tools = Tools(servers, clock, watcher, os.environ, keep=journal.keep)

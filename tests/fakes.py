@@ -66,6 +66,7 @@ class FakeHost:
         self.stack, self.done, self.at = list(windows or (DESK, OTHER)), [], ScreenPoint(x=500, y=500)
 
     def open(self) -> None: ...
+    def claim(self) -> None: ...
     def close(self) -> None:
         self.done.append(("close",))
 

@@ -516,3 +516,24 @@ host.close()
         assert told[1:] == ["Form Tk", True, "Form Tk"]
         bare.wait(lambda: json.loads(state.read_text(encoding="utf-8"))["name"] == "Zoë 订单")
         bare.run("xdotool", "search", "--name", "Form Tk", "windowkill")
+
+
+def test_a_second_program_is_told_that_the_display_is_taken(host: Host, desk: Desk, tmp_path: Path) -> None:
+    second = """if 1:
+        import os, pathlib, agent_solo as solo
+        try:
+            host = solo.this_host(pathlib.Path(os.environ["HOME"]), solo.SystemClock(), os.environ)
+            host.open()
+            host.claim()
+        except solo.MissingPart as told:
+            print(told.sentence)"""
+
+    def told() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", second], env=desk.env, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+
+    host.claim()
+    assert f"process {os.getpid()}" in told()
+    host.close()
+    assert told() == ""
