@@ -3,7 +3,8 @@
     python player.py SCENARIO ARGUMENTS.json     prints its base URL, then serves until it is ended
 
 A scenario is a generator: it is sent the text of each observation and yields the next action. It names elements as a
-model would, by the refs in the list it was given, and reads results where a model reads them.
+model would, by the refs in the list it was given, and reads results where a model reads them. Beside them, "refuse" answers
+with the status and the body given, and "hang" never answers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import ast
 import json
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,6 +44,11 @@ def database(arguments: dict[str, str]) -> Play:
             break
         text = yield act("wait", "0.3")
     text = yield act("click", ref=ref(text, "tab", "Browse Data"))
+    for _ in range(20):
+        if re.search(r'^e\d+ cell "user1@example.org"', text, re.M):
+            break
+        text = yield act("wait", "0.3")
+    assert re.search(r"- \d+ of 500", text), f"the table is not shown:\n{text}"
     query = "SELECT id, name, email FROM users ORDER BY id DESC LIMIT 10"
     tool = re.findall(r"[\w-]*read_query", text + arguments["system"])[0]
     text = yield act("tool", json.dumps({"name": tool, "arguments": {"query": query}}))
@@ -50,34 +58,38 @@ def database(arguments: dict[str, str]) -> Play:
 
 def editor(arguments: dict[str, str]) -> Play:
     """Type a page into an editor and save it under a new name through the file dialog."""
-    yield act("launch", arguments["program"])
+    yield act("launch", "mousepad")
     yield act("input", arguments["page"])
     text = yield act("keypress", "ctrl+shift+s")
     for _ in range(20):
-        if "Save As" in text:
+        if '"Save As" of' in text:
             break
         text = yield act("wait", "0.3")
     yield act("keypress", "ctrl+a")
     yield act("input", arguments["path"])
     yield act("keypress", "Return")
-    yield act("wait", "0.5")
+    for _ in range(20):
+        if Path(arguments["path"]).exists():
+            break
+        yield act("wait", "0.3")
     yield act("finish", json.dumps({"saved": arguments["path"]}))
 
 
-def form(arguments: dict[str, Any]) -> Play:
-    """Fill a form: a line, then a page of text."""
-    yield act("launch", arguments["program"])
-    yield act("click", **arguments["name_at"])
-    yield act("input", arguments["name"])
-    yield act("click", **arguments["note_at"])
-    yield act("input", arguments["note"])
-    yield act("finish", "{}")
+def steps(arguments: dict[str, Any]) -> Play:
+    """The steps as written, over and over; one with a gate says that it was asked, and comes when the gate is there."""
+    while True:
+        for step in arguments["steps"]:
+            if gate := step.pop("gate", None):
+                Path(f"{gate}.asked").touch()
+                while not Path(gate).exists():
+                    time.sleep(0.02)
+            yield act(**step)
 
 
 SCENARIOS: dict[str, Callable[[dict[str, Any]], Play]] = {
     "database": database,
     "editor": editor,
-    "form": form,
+    "steps": steps,
 }
 
 
@@ -88,6 +100,7 @@ class Player:
         self.scenario, self.arguments, self.play = scenario, arguments, None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What the server says to this request."""
         contents = [message["content"] for message in request["messages"]]
         texts = [c if isinstance(c, str) else "\n".join(p.get("text", "") for p in c) for c in contents]
         try:
@@ -108,13 +121,19 @@ class Player:
 
 
 def main() -> None:
-    player = Player(sys.argv[1], json.loads(Path(sys.argv[2]).read_text("utf-8")))
+    """Serve until ended."""
+    scenario, arguments = sys.argv[1], json.loads(Path(sys.argv[2]).read_text("utf-8"))
+    player = Player(scenario, arguments)
 
     class Exchange(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            data = json.dumps(player.answer(request)).encode()
-            self.send_response(200)
+            if scenario == "hang":
+                Path(arguments["asked"]).touch()
+                threading.Event().wait()
+            refused = scenario == "refuse"
+            data = json.dumps(arguments["body"] if refused else player.answer(request)).encode()
+            self.send_response(arguments["status"] if refused else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
