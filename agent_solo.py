@@ -2538,7 +2538,8 @@ $verbs
 
 One answer is one action: of several, only the first is done. A ref is surer than a point.
 After a zoom, x and y still count in the picture of the whole screen.
-input types its parameter exactly as it is, and presses no Enter.
+input types its parameter exactly as it is, and adds no Enter. A tab in it moves to the next field, except in
+text areas of desktop applications: fill the fields of a web page one by one.
 If an action changed nothing, do not repeat it. Look where things are, and go another way.
 $rules
 
