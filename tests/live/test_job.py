@@ -92,12 +92,14 @@ def form(desk: Desk, tmp_path: Path) -> Form:
     return Form(desk, tmp_path)
 
 
-def keys_down(desk: Desk) -> str:
-    """Whether any key is down, as the X server sees it: "True" or "False"."""
+def held_down(desk: Desk) -> str:
+    """Whether any key or button is down, as the X server sees it: "True" or "False"."""
     code = (
         "import os; os.environ['XAUTHORITY'] = os.devnull\n"
         "from Xlib.display import Display\n"
-        "print('down', any(Display().query_keymap()))"
+        "screen = Display()\n"
+        "buttons = screen.screen().root.query_pointer().mask & 0x1F00\n"
+        "print('down', any(screen.query_keymap()) or bool(buttons))"
     )
     return desk.run(sys.executable, "-c", code).split("down ")[-1].strip()
 
@@ -202,12 +204,25 @@ def test_what_a_killed_run_held_is_let_go_of_by_the_next(job: Job, desk: Desk) -
     holder = desk.start([sys.executable, "-c", code], cwd=SOLO.parent, stdout=subprocess.PIPE)
     assert holder.stdout
     assert any(line == b"held\n" for line in holder.stdout)
-    assert keys_down(desk) == "True"
+    assert held_down(desk) == "True"
     holder.kill()
     holder.wait()
-    assert keys_down(desk) == "True"
+    assert held_down(desk) == "True"
     assert job.play([{"action": "fail", "parameter": "enough"}])[0] == 1
-    assert keys_down(desk) == "False"
+    assert held_down(desk) == "False"
+
+
+def test_a_run_killed_in_a_drag_leaves_no_button_down(job: Job, desk: Desk, form: Form) -> None:
+    start, stop = form.at(100, 110), form.at(200, 110)
+    drag = {"action": "drag", **start, "x2": stop["x"], "y2": stop["y"]}
+    record = Path(desk.env["AGENT_SOLO_HOME"], f"held{desk.display}.json")
+    run = job.start("steps", {"steps": [drag]}, "--coords", "1", "--window", form.title)
+    desk.wait(lambda: record.exists() and "button left" in record.read_text())
+    run.kill()
+    run.wait()
+    assert "button left" in record.read_text()
+    assert job.play([{"action": "fail", "parameter": "enough"}])[0] == 1
+    assert held_down(desk) == "False"
 
 
 def test_the_same_click_again_and_again_ends_stuck(job: Job, form: Form) -> None:
@@ -269,4 +284,4 @@ def test_ctrl_c_ends_a_run_whose_server_hangs(job: Job, desk: Desk, tmp_path: Pa
     status, out, err = ended(run, 5)
     assert (status, json.loads(out)["outcome"]) == (130, "interrupted"), err
     assert "Traceback" not in err
-    assert keys_down(desk) == "False"
+    assert held_down(desk) == "False"
