@@ -2852,7 +2852,10 @@ class CornerWatch:
     def _watch(self) -> None:
         left = False  # a pointer that has been there all along is no wish to stop
         while not self._over.wait(0.1):
-            inside = self._host.pointer() in self._places
+            try:
+                inside = self._host.pointer() in self._places
+            except MissingPart:  # the screen has gone: whoever looks next says so
+                return
             if inside and left:
                 self._clock.stop("Stopped: the pointer was moved into a corner of the screen.")
             left = not inside
@@ -3183,6 +3186,30 @@ def client_ids(rq: Any) -> Any:
     return type("QueryClientIds", (rq.ReplyRequest,), parts)
 
 
+class Broken(OSError):
+    """A failed send as Xlib 0.15 wants it told: by err[1], which Python 3 has not, so that it would hang."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.args[index]
+
+
+class Wire:
+    """A socket of Xlib's that tells its end as Xlib understands it."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def send(self, data: bytes) -> int:
+        """Raises Broken."""
+        try:
+            return int(self._socket.send(data))
+        except OSError as fault:
+            raise Broken(*fault.args) from None
+
+
 class X11Host(Hands):
     """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
 
@@ -3208,7 +3235,10 @@ class X11Host(Hands):
             import Xlib.protocol.event
         if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
             env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
-        self._x, self._lock, self._lost = Xlib, threading.Lock(), (Xlib.error.ConnectionClosedError, OSError)
+        self._x, self._lock, self._lost = Xlib, threading.Lock(), (MissingPart, OSError)
+        Xlib.error.ConnectionClosedError = lambda _: MissingPart(
+            "The display has gone away.", self.SCREENLESS
+        )
         self._display, self._eyes = self._connect(), self._connect()
         self._root, xwayland = self._display.screen().root, self._display.query_extension("XWAYLAND")
         if xwayland or any("XWAYLAND" in plug.name for plug in self._plugs()):
@@ -3220,6 +3250,8 @@ class X11Host(Hands):
         while parent := process_of(self._line[-1])[0]:
             self._line.append(parent)
         super().open()
+        theirs = self._gui.platformModule._display.display
+        theirs.socket = Wire(theirs.socket)
 
     def claim(self) -> None:
         """By owning a selection, which ends with its owner (ICCCM 2.1)."""
@@ -3243,6 +3275,7 @@ class X11Host(Hands):
         except (error.DisplayError, error.XauthError, *self._lost) as fault:
             raise MissingPart(f"The display {name} does not answer: {fault}.", self.SCREENLESS) from None
         display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
+        display.display.socket = Wire(display.display.socket)
         return display
 
     def _plugs(self) -> list[Any]:
@@ -6114,12 +6147,12 @@ def find_local(clock: Clock, ports: Sequence[int] = LOCAL_PORTS) -> tuple[str, s
 
 @contextmanager
 def recording(path: Path) -> Iterator[None]:
-    """Turns a full disk, and its like, into a StopRun: nothing is done that cannot be recorded."""
+    """Turns a full disk, and its like, into a MissingPart: nothing is done that cannot be recorded."""
     try:
         yield
     except OSError as fault:
         what = f"The record of this run cannot be written to {path}: {fault.strerror or fault}."
-        raise StopRun(what, "Make room there, or let AGENT_SOLO_HOME name another place.") from fault
+        raise MissingPart(what, "Make room there, or let AGENT_SOLO_HOME name another place.") from fault
 
 
 def save(path: Path, data: bytes, *, mode: str = "xb") -> None:
@@ -6409,7 +6442,7 @@ class Session:
                 stop.code, stop.status, " ".join(filter(None, (stop.sentence, stop.hint)))
             )
         except KeyboardInterrupt:
-            outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C")
+            outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C or a signal")
         self._journal.end(outcome)
         return outcome
 
@@ -6647,7 +6680,7 @@ class TerminalPerson:
 
     def allows(self, question: Question) -> bool:
         """Show what, where and why; only a typed yes is a yes."""
-        self._need(f"{question.what} in {question.where}: {question.why}")
+        self._need(f"{question.what}, {question.where}: {question.why}")
         lines = ("This needs your word.", f"  what   {question.what}", f"  where  {question.where}")
         shown = "\n".join(map(printable, (*lines, f"  why    {question.why}")))
         return self._line(f"{shown}\nDo it? [y/N] ").strip().lower() in ("y", "yes", "是", "好")

@@ -285,3 +285,18 @@ def test_ctrl_c_ends_a_run_whose_server_hangs(job: Job, desk: Desk, tmp_path: Pa
     assert (status, json.loads(out)["outcome"]) == (130, "interrupted"), err
     assert "Traceback" not in err
     assert held_down(desk) == "False"
+
+    assert keys_down(desk) == "False"
+
+
+def test_a_display_that_dies_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
+    with Desk(tmp_path / "own", manager="", bus=False) as own:
+        steps = [{"action": "wait", "parameter": "0.2"}] * 50
+        agent = Job(own, tmp_path).start("steps", {"steps": steps})
+        own.wait(lambda: any(b'"step"' in path.read_bytes() for path in own.home.rglob("journal.jsonl")))
+        own._screen = None  # the test's own connection dies with the server
+        own._servers[0].kill()
+        status, _, err = ended(agent)
+    assert status == 3
+    assert "The display has gone away." in err
+    assert "Traceback" not in err
