@@ -2245,7 +2245,8 @@ class Policy:
         if VERBS[action.verb].risk in ("tool", "start"):
             tool = self._call(action)[0] if action.verb == "tool" else None
             place = f"at the tool server {quoted(tool.server)}" if tool else "on this machine"
-        what = f"{action.verb}{text}" + (f" on {described(target)}" if target else "")
+        spot = f" at ({permit.aim.x}, {permit.aim.y}) of the screen" if permit.aim else ""
+        what = f"{action.verb}{text}" + (f" on {described(target)}" if target else spot)
         return Question(permit=permit, what=what, where=place, why=why)
 
     def _named(self, window: Window) -> bool:
