@@ -3,7 +3,7 @@
 You will see: each step, what would have been done, and that the order desk's file is what it was.
 Touched: a virtual screen and a temporary folder, both gone afterwards. The model is the demo's script.
 
-    python3 examples/03_dry_run.py
+    ~/.agent_solo/venv/bin/python examples/03_dry_run.py       (after setup: it needs the packages)
 """
 
 import os
