@@ -4,7 +4,9 @@ You will see: the windows on your screen, the size of the picture, and where it 
 Touched: nothing is clicked or typed. One picture is written to a temporary folder and stays there. Where
 there is no screen, a virtual one is started for as long as this runs, with the demo's order desk on it.
 
-    ~/.agent_solo/venv/bin/python examples/01_look.py       (after setup: it needs the packages)
+    python3 examples/01_look.py
+
+It needs the packages: after setup, ~/.agent_solo/venv/bin/python has them.
 """
 
 import os

@@ -3,7 +3,9 @@
 You will see: each step, what would have been done, and that the order desk's file is what it was.
 Touched: a virtual screen and a temporary folder, both gone afterwards. The model is the demo's script.
 
-    ~/.agent_solo/venv/bin/python examples/03_dry_run.py       (after setup: it needs the packages)
+    python3 examples/03_dry_run.py
+
+It needs the packages: after setup, ~/.agent_solo/venv/bin/python has them.
 """
 
 import os
