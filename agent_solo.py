@@ -1383,10 +1383,6 @@ def _turn(fields: Mapping[str, Json]) -> str:
     return " ".join(re.findall(r"\S*(?:up|down|left|right)|\d+", told))
 
 
-def _words(fields: Mapping[str, Json]) -> str:
-    return _text(_said(fields, "text"))
-
-
 def _seconds(fields: Mapping[str, Json]) -> str:
     said = _text(_said(fields, "seconds"))
     told = re.fullmatch(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(?:s|sec|seconds?)?\s*", said)
@@ -1461,7 +1457,7 @@ def _action(name: str, fields: dict[str, Json], canvas: Canvas) -> Action:
     point, to = _places(verb, fields, canvas) if located else (None, None)
     has: dict[str, Json] = {"ref": ref, "point": point, "to": to, "target": ref or point}
     missing = [need for need in verb.needs if not has.get(need, True)]
-    reads = PARAMETERS.get(verb.name, _words)
+    reads = PARAMETERS.get(verb.name, lambda given: _text(_said(given, "text")))
     parameter = "" if missing or "parameter" not in verb.fields else reads(fields)
     missing += ["parameter"] if "parameter" in verb.needs and not parameter else []
     if missing:
@@ -1595,9 +1591,8 @@ def parse_command(text: str, *, space: Space, width: int, height: int) -> tuple[
         given = Reader(text.strip()).value() if text.lstrip()[:1] == "{" else {}
     except Misread:
         given = {}
-    if given.keys() & {"content", "choices", "tool_calls", "refusal", "error"} and not _named(
-        _squashed(given)
-    ):
+    envelope = given.keys() & {"content", "choices", "tool_calls", "refusal", "error"}
+    if envelope and not _named(_squashed(given)):
         choices = given.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         told = choice.get("message")
@@ -1969,7 +1964,7 @@ CHINESE_WORDS: Final = (
 )
 LEAD: Final = r"(?:(?:yes|ok|please|confirm|place|complete|force|hard|squash|and|the|your|my)\W{1,3}){0,5}"
 MIXED: Final = "|".join(
-    rf"{one}(?:\W{{0,3}}$|\W{{1,3}}(?:{objects})(?!\w))" for one, objects in MIXED_WORDS.items()
+    rf"{one}(?:\W{{0,3}}$|\W{{1,3}}(?:{more})(?!\w))" for one, more in MIXED_WORDS.items()
 )
 FATEFUL: Final = re.compile(rf"{CHINESE_WORDS}|🗑|(?<![^\W_])(?:{FINAL_WORDS})(?![^\W_])|^{LEAD}(?:{MIXED})")
 NEGATED: Final = re.compile(r"(?:no|never|how|why|undo|do not)\b|don['’]?t (?!save)")
@@ -2082,12 +2077,9 @@ TOOL_WORDS: Final = re.compile(
     r"order|transfer|stop|restart|reset|cancel)(?![a-z])"
 )
 # Roles whose press only opens, marks or sets something that can be set back. So does every kind of field.
-INERT: Final = frozenset(
-    re.split(
-        ", ",
-        "cell, check box, column header, combo box, heading, menu, radio button, row header, slider, "
-        "spin button, tab, terminal, tree item, window",
-    )
+INERT: Final = re.compile(
+    "cell|check box|column header|combo box|heading|menu|radio button|row header|slider|spin button|tab|"
+    "terminal|tree item|window|.*field.*"
 )
 
 
@@ -2133,7 +2125,7 @@ def label_near(seen: Snapshot, point: ScreenPoint, window: Window | None = None)
 
 def labels_of(elements: Iterable[Element]) -> list[str]:
     """The names of those whose press does something for good."""
-    return [e.name for e in elements if e.name and e.role not in INERT and "field" not in e.role]
+    return [e.name for e in elements if e.name and not INERT.fullmatch(e.role)]
 
 
 def pressing(labels: Sequence[str], permit: Permit, said: str) -> str:
@@ -2208,7 +2200,8 @@ class Policy:
         if window.own or (shared and minor):
             return False
         others = kin if minor else ()
-        return (self._rules.any_window and not shared) or any(map(self._named, (window, *others)))
+        named = (one.launched or any(fits(p, one) for p in self._rules.patterns) for one in (window, *others))
+        return (self._rules.any_window and not shared) or any(named)
 
     def judge(
         self, action: Action | Unreadable, seen: Snapshot, windows: Sequence[Window], *, said: str = ""
@@ -2223,10 +2216,9 @@ class Policy:
         try:
             permit = self._permit(action, seen)
             why = self._why_ask(permit, seen, said)
-        except TellModel as told:
-            counts = told.code != "POLICY_DENIED"  # a window may be moved away; wrong arguments stay wrong
-            message, hint = told.sentence, told.hint
-            return Refusal(action=action, code=told.code, message=message, hint=hint, counts=counts)
+        except TellModel as bad:
+            counts = bad.code != "POLICY_DENIED"  # a window may be moved away; wrong arguments stay wrong
+            return Refusal(action=action, code=bad.code, message=bad.sentence, hint=bad.hint, counts=counts)
         return self._question(permit, seen, why) if why else permit
 
     def answered(self, question: Question, yes: bool) -> Permit | Refusal:
@@ -2248,9 +2240,6 @@ class Policy:
         spot = f" at ({permit.aim.x}, {permit.aim.y}) of the screen" if permit.aim else ""
         what = f"{action.verb}{text}" + (f" on {described(target)}" if target else spot)
         return Question(permit=permit, what=what, where=place, why=why)
-
-    def _named(self, window: Window) -> bool:
-        return window.launched or any(fits(pattern, window) for pattern in self._rules.patterns)
 
     def _permit(self, action: Action, seen: Snapshot) -> Permit:
         """The act with the place it goes to. Raises TellModel."""
@@ -2283,9 +2272,8 @@ class Policy:
     def _spot(self, point: ShotPoint | None, seen: Snapshot) -> ScreenPoint:
         """A point of the image, on the screen. Raises TellModel."""
         if point is None or seen.frame is None:
-            raise TellModel(
-                "INVALID_ARGS", "there is no picture to point into" if point else "a point is missing"
-            )
+            sentence = "there is no picture to point into" if point else "a point is missing"
+            raise TellModel("INVALID_ARGS", sentence)
         shot = seen.frame.shot
         if not (0 <= point.x <= shot.width and 0 <= point.y <= shot.height):
             size = f"the image, which is {shot.width} x {shot.height} pixels"
@@ -2302,9 +2290,9 @@ class Policy:
             raise TellModel("ELEMENT_NOT_FOUND", f"there is no {ref}" if ref else "it needs a ref", renew)
         home = next((window for window in self._windows if window.id == element.window), None)
         point = element.box.centre if element.box else None
-        if channel_of(action) == "pages" and home is None:  # a page of the application whose port was named
-            return point, None
         page = channel_of(action) == "pages"
+        if page and home is None:  # a page of the application whose port was named
+            return point, None
         top = self._top(point) if point and not page else home
         kin = home is None or (top is not None and (top.id == home.id or top.pid == home.pid > 0))
         window = self._admit(top if kin else home, f"holds {ref}")
@@ -2396,9 +2384,8 @@ class Repeats:
         period, rounds = max(found, key=lambda pair: pair[1])
         if rounds < self.TOLD or verb == "wait":
             return ""
-        told = (
-            f"the same {f'{period} acts' if period > 1 else verb} {rounds} times, and the screen is as before"
-        )
+        acts = f"{period} acts" if period > 1 else verb
+        told = f"the same {acts} {rounds} times, and the screen is as before"
         digests = [before.frame and before.frame.digest for _, before, _ in turns[-rounds * period :]]
         again = len(set(digests)) * 2 <= len(digests)
         # a caret that travels is progress
