@@ -1606,11 +1606,8 @@ def parse_command(text: str, *, space: Space, width: int, height: int) -> tuple[
 def action_schema() -> dict[str, Json]:
     """The JSON schema for servers: strict, all required, the reasoning first so that it is written first."""
     words, number = {"type": ["string", "null"]}, {"type": ["number", "null"]}
-    fields = {
-        "reasoning": {"type": "string"},
-        "action": {"type": "string", "enum": list(VERBS)},
-        "ref": words,
-    }
+    fields: dict[str, Json] = {"reasoning": {"type": "string"}}
+    fields |= {"action": {"type": "string", "enum": list(VERBS)}, "ref": words}
     fields |= dict.fromkeys(("x", "y", "x2", "y2"), number)
     fields |= {"parameter": words, "expect": {"type": "string"}}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
@@ -2332,10 +2329,9 @@ class Policy:
         """The tool that a call means, and the arguments. Raises TellModel."""
         try:
             call = json.loads(action.parameter)
-        except (ValueError, RecursionError):
-            call = None
-        arguments = call.get("arguments", {}) if isinstance(call, dict) else None
-        name = call.get("name") if isinstance(call, dict) else None
+            name, arguments = call["name"], call.get("arguments", {})
+        except (ValueError, RecursionError, TypeError, KeyError):
+            name, arguments = None, None
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise TellModel("INVALID_ARGS", f"tool takes {VERBS['tool'].takes} as its parameter")
         return tool_named(name, self._tools), arguments
