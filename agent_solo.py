@@ -3143,7 +3143,7 @@ class Keymap:
             return
         if self._lent:
             self._display.sync()
-            time.sleep(0.1)  # programs look a key up when they get to it: 0 s lost text, 0.05 s did not
+            time.sleep(0.3)  # programs look a key up when they get to it: on a busy machine 0.1 s lost some
         first, thing = self._spare[0], f"lent {' '.join(map(str, self._spare))}"
         self._held.mark(thing, True)
         pairs = dict(zip(self._spare, zip_longest(symbols[::2], symbols[1::2]), strict=False))
@@ -3156,7 +3156,7 @@ class Keymap:
         self._display.change_keyboard_mapping(first, rows)
         self._display.sync()
         if symbols:
-            time.sleep(0.05)  # Chromium once looked the first key up before it had heard of the change
+            time.sleep(0.1)  # Chromium once looked the first key up before it had heard of the change
         else:
             self._held.mark(thing, False)
 
