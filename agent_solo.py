@@ -4808,10 +4808,8 @@ class Page:
         """Raises TellModel."""
         with needing("websocket-client", "to talk to a browser or an Electron application"):
             import websocket
-        self._faults, self._slow = (
-            (OSError, websocket.WebSocketException),
-            websocket.WebSocketTimeoutException,
-        )
+        self._faults = (OSError, websocket.WebSocketException)
+        self._slow = websocket.WebSocketTimeoutException
         self._clock, self._last = clock, 0
         self.dialog: Mapping[str, Json] = {}
         try:
@@ -4977,9 +4975,7 @@ class Pages:
         action = permit.action
         element = find(seen.elements, action.ref)
         if element is None:
-            raise TellModel(
-                "ELEMENT_NOT_FOUND", f"there is no {action.ref}", "take a ref from the newest list"
-            )
+            raise TellModel("ELEMENT_NOT_FOUND", f"there is no {action.ref}", "look at the newest list")
         page = self._pages.get(element.native[0])
         if page is None:
             raise TellModel("STALE_REF", f"the page of {described(element)} is gone", "look again")
@@ -4994,9 +4990,7 @@ class Pages:
     def _answer(self, page: Page, element: Element, verb: str) -> Receipt:
         name = element.native[2]
         if verb != "click" or not name:
-            raise TellModel(
-                "ACTION_NOT_SUPPORTED", "the page waits for its dialog", "click OK or Cancel in it"
-            )
+            raise TellModel("ACTION_NOT_SUPPORTED", "the page waits for its dialog", "click its OK or Cancel")
         page.call("Page.handleJavaScriptDialog", accept=name == "OK")
         return self._receipt(verb, f"{name}, in the dialog")
 
