@@ -49,6 +49,7 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     jsonschema           17        checks the result against your schema; fetches nothing
     referencing          17        (a part of jsonschema)
     rich                 18        prints
+    termios              18        forgets the keys pressed before a question
     open                 16 19     writes the run's folder and its own home, ~/.agent_solo
     os                   10 15 16 17 19 21 22  ends what it started with its children; keeps its files private
 
@@ -2640,9 +2641,14 @@ def surroundings(now: Snapshot, note: str) -> str:
     return "\n".join(filter(None, [fenced(data), partly, *now.notes, note, "Answer with one JSON object."]))
 
 
+def sendable(text: str) -> str:
+    """The text; half a surrogate pair, which cannot be sent, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def text_part(text: str) -> dict[str, Json]:
     """A piece of a message that is text."""
-    return {"type": "text", "text": text}
+    return {"type": "text", "text": sendable(text)}
 
 
 class Album:
@@ -2684,14 +2690,7 @@ class Album:
 
 
 def messages(
-    task: Task,
-    steps: Sequence[Step],
-    now: Snapshot,
-    note: str,
-    *,
-    system: str,
-    space: Space,
-    images: int = 3,
+    task: Task, steps: Sequence[Step], now: Snapshot, note: str, *, system: str, space: Space, images: int = 3
 ) -> list[dict[str, Json]]:
     """The talk so far, for a chat server: all steps, few pictures, and what there is to see now.
 
@@ -2703,7 +2702,7 @@ def messages(
     for step in steps:
         parts += album.look(step.before.frame, space) if step.before.frame else []
         said = spoken(step.decision, step.before.frame.shot if step.before.frame else None, space)
-        talk += [{"role": "user", "content": parts}, {"role": "assistant", "content": said}]
+        talk += [{"role": "user", "content": parts}, {"role": "assistant", "content": sendable(said)}]
         parts = [text_part(answered(step, LONGEST_NOW if step is steps[-1] else LONGEST_THEN))]
         parts += [album.add(picture) for picture in step.receipt.pictures]
     parts += album.look(now.frame, space) if now.frame else []
@@ -2736,6 +2735,7 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._stopped, self._why = threading.Event(), ""
+        self._whole = self._late = False
 
     def now(self) -> float:
         """Seconds that only grow."""
@@ -2753,6 +2753,24 @@ class SystemClock:
         """End all sleeping, now and later."""
         self._why = self._why or why
         self._stopped.set()
+
+    def interrupt(self, *_: object) -> None:
+        """A KeyboardInterrupt, for signals: at once, or at the end of what must stay whole."""
+        self._late = self._whole
+        if not self._whole:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What interrupt() does not cut in two: a block, or a call decorated with this."""
+        if mine := not self._whole and threading.current_thread() is threading.main_thread():
+            self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = self._whole and not mine
+            if mine and self._late:
+                self.interrupt()
 
 
 def patient(call: Callable[[], T], clock: Clock) -> T:
@@ -2785,8 +2803,9 @@ def start_program(argv: Sequence[str], *, pipes: bool = False, **more: Any) -> P
         own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     try:
         return subprocess.Popen(list(argv), stdin=end, stdout=end, stderr=end, **own, **more)
-    except OSError as fault:
-        raise TellModel("APP_NOT_FOUND", f"{argv[0]} cannot be started: {fault.strerror}.") from fault
+    except (OSError, ValueError) as fault:  # a value: what no argument can hold, such as NUL
+        why = getattr(fault, "strerror", fault)
+        raise TellModel("APP_NOT_FOUND", f"{argv[0]} cannot be started: {why}.") from fault
 
 
 def end_program(process: Popen[bytes], *, patience: float = 2.0) -> None:
@@ -2859,15 +2878,18 @@ class Held:
             self.things = [] if Path("/proc", str(left["pid"])).exists() else left["held"]
 
     def mark(self, thing: str, held: bool) -> None:
-        """Write down that it is held from now on, or no longer."""
-        others = [known for known in self.things if known != thing]
-        self.things = [*others, thing] if held else others
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps({"pid": os.getpid(), "held": self.things}), encoding="utf-8")
-        draft.replace(self._path)
-        if not self.things:
-            self._path.unlink()
+        """Write down that it is held from now on, or no longer. Raises MissingPart, if it was not yet."""
+        things, draft = [*filter(thing.__ne__, self.things), *[thing] * held], self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"pid": os.getpid(), "held": things}), encoding="utf-8")
+            draft.replace(self._path)
+            if not things:
+                self._path.unlink()
+        except OSError as fault:
+            if held and thing not in self.things:  # letting go must not fail: the next run does it once more
+                raise MissingPart(f"What is held cannot be written down: {fault}.") from None
+        self.things = things
 
 
 def applications(environ: Mapping[str, str]) -> dict[str, list[str]]:
@@ -2907,7 +2929,7 @@ class Hands(Host):
 
     KEYS: ClassVar[dict[str, str]] = {"command": "ctrl", "option": "alt"}  # a Mac's keys, meant elsewhere
 
-    def __init__(self, home: Path, clock: Clock, environ: MutableMapping[str, str]) -> None:
+    def __init__(self, home: Path, clock: SystemClock, environ: MutableMapping[str, str]) -> None:
         self._clock, self._environ = clock, environ
         self._gui: Any = None
         self._held = Held(home / f"held{environ.get('DISPLAY', '').replace('/', '_')}.json")
@@ -2990,7 +3012,7 @@ class Hands(Host):
         """Release. May be called twice, and without open()."""
         atexit.unregister(self.close)
         if self._gui:
-            self.release()
+            self._clock.whole()(self.release)()
 
     def launch(self, command: str) -> str:
         """Apart from this program and without its secrets; waits for a window, 10 s at most."""
@@ -3073,8 +3095,8 @@ class Keymap:
     that spanned the letters would flatten their AltGr levels for good.
     """
 
-    def __init__(self, display: Any, held: Held, fake: Callable[[bool, int], None]) -> None:
-        self._display, self._held, self._fake = display, held, fake
+    def __init__(self, display: Any, held: Held, clock: SystemClock, fake: Callable[..., None]) -> None:
+        self._display, self._held, self._clock, self._fake = display, held, clock, fake
         self._codes: dict[int, tuple[int, bool]] = {}  # keysym -> keycode, and whether with Shift
         self._lent: dict[int, tuple[int, bool]] = {}
         self._spare: list[int] = []
@@ -3109,18 +3131,20 @@ class Keymap:
             self.type([symbol])
 
     def type(self, symbols: Sequence[int]) -> None:
-        """Type it exactly, and give the keyboard back whatever happens. Raises TellModel."""
+        """Type it exactly, and give the keyboard back whatever happens. Raises TellModel, Interrupted."""
         locked = self._read(symbols)
         try:
             if locked:
                 self._strike(self._caps)
             for part, lacking in batches(symbols, self._codes, 2 * len(self._spare)):
                 self._lend(lacking)
-                for symbol in part:
-                    self._strike(*self._codes.get(symbol) or self._lent[symbol])
-                self._display.sync()
+                for number, symbol in enumerate(part, 1):
+                    self._clock.whole()(self._strike)(*self._codes.get(symbol) or self._lent[symbol])
+                    if number % 32 == 0 or number == len(part):
+                        self._display.sync()
+                        self._clock.sleep(0)  # the person may have had enough
         finally:
-            self._lend([])
+            self._clock.whole()(self._lend)([])
             if locked:
                 self._strike(self._caps)
 
@@ -3198,10 +3222,8 @@ class X11Host(Hands):
     """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
 
     name = "Linux (X11)"
-    KEYS: ClassVar[dict[str, str]] = {  # the keypad's digits are arrows while NumLock is off
-        **Hands.KEYS,
-        **{f"num{digit}": f"{digit}" for digit in range(10)},
-    }
+    # the keypad's digits are arrows while NumLock is off
+    KEYS: ClassVar[dict[str, str]] = {**Hands.KEYS, **{f"num{digit}": f"{digit}" for digit in range(10)}}
     SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
     WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
     _lost: tuple[type[Exception], ...] = ()
@@ -3220,22 +3242,20 @@ class X11Host(Hands):
         if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
             env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
         self._x, self._lock, self._lost = Xlib, threading.Lock(), (MissingPart, OSError)
-        Xlib.error.ConnectionClosedError = lambda _: MissingPart(
-            "The display has gone away.", self.SCREENLESS
-        )
+        gone = "The display has gone away."
+        Xlib.error.ConnectionClosedError = lambda _: MissingPart(gone, self.SCREENLESS)
         self._display, self._eyes = self._connect(), self._connect()
         self._root, xwayland = self._display.screen().root, self._display.query_extension("XWAYLAND")
         if xwayland or any("XWAYLAND" in plug.name for plug in self._plugs()):
             raise MissingPart(self.WAYLAND, f"Log in to an X11 (Xorg) session. {self.SCREENLESS}")
-        self._keymap = Keymap(self._display, self._held, self._fake)
+        self._keymap = Keymap(self._display, self._held, self._clock, self._fake)
         self._ask_clients = client_ids(Xlib.protocol.rq)
         self._resource = self._display.query_extension("X-Resource")
         self._line = [os.getpid()]  # this process, its parent, and so on up
         while parent := process_of(self._line[-1])[0]:
             self._line.append(parent)
         super().open()
-        theirs = self._gui.platformModule._display.display
-        theirs.socket = Wire(theirs.socket)
+        self._guard(self._gui.platformModule._display.display)
 
     def claim(self) -> None:
         """By owning a selection, which ends with its owner (ICCCM 2.1)."""
@@ -3259,8 +3279,13 @@ class X11Host(Hands):
         except (error.DisplayError, error.XauthError, *self._lost) as fault:
             raise MissingPart(f"The display {name} does not answer: {fault}.", self.SCREENLESS) from None
         display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
-        display.display.socket = Wire(display.display.socket)
+        self._guard(display.display)
         return display
+
+    def _guard(self, inner: Any) -> None:
+        """A signal in the midst of these would leave Xlib with its locks taken, and waiting for itself."""
+        inner.socket, whole = Wire(inner.socket), self._clock.whole()
+        inner.send_request, inner.send_and_recv = map(whole, (inner.send_request, inner.send_and_recv))
 
     def _plugs(self) -> list[Any]:
         """What RandR calls outputs, the primary one first."""
@@ -3660,7 +3685,7 @@ class MacHost(Hands):
         self._q.CGEventPost(self._q.kCGHIDEventTap, event)
 
 
-def this_host(home: Path, clock: Clock, environ: MutableMapping[str, str]) -> Host:
+def this_host(home: Path, clock: SystemClock, environ: MutableMapping[str, str]) -> Host:
     """The hands for this system, not yet open. `environ` is the process's own: pyautogui reads it."""
     kind = {"win32": WindowsHost, "darwin": MacHost}.get(sys.platform, X11Host)
     return kind(home, clock, environ)
@@ -5692,6 +5717,7 @@ class Tools:
 
 ATTEMPTS, TELLINGS = 5, 2  # times a call is made; times a step tells the model that its reply cannot be read
 LONGEST_WAIT = 300.0  # seconds that a server may ask for
+LARGEST_ANSWER = 16_000_000  # bytes
 LONGEST_OUTPUT = 16_384  # tokens, for models that think long before they speak
 
 
@@ -5812,8 +5838,8 @@ def words_of(body: Json) -> str:
 
 
 def figure(value: Json) -> float | None:
-    """A number as servers write it: some put it into a string, some leave it out."""
-    number = re.fullmatch(r"\d+(\.\d+)?", str(value).strip())
+    """A number as servers write it: some put it into a string, some leave it out, some write nonsense."""
+    number = re.fullmatch(r"\d{1,15}(\.\d+)?", str(value).strip())
     return float(number[0]) if number else None
 
 
@@ -5849,6 +5875,21 @@ def completion_in(text: str) -> dict[str, Json]:
     return dict(body)
 
 
+def bound(response: Any, *, clock: Clock, seconds: float) -> None:
+    """Makes an httpx response end: an answer that is too large, or goes on for too long, is a broken one."""
+    chunks, end = response.iter_bytes, clock.now() + seconds
+
+    def counted(*words: Any) -> Iterator[bytes]:
+        size = 0
+        for chunk in chunks(*words):
+            size += len(chunk)
+            if size > LARGEST_ANSWER or clock.now() > end:
+                raise OSError("an answer without end")
+            yield chunk
+
+    response.iter_bytes = counted
+
+
 def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[str, Json]:
     """One exchange: one request, one completion's body. Raises Refused."""
     chat = client().chat.completions.with_raw_response
@@ -5857,6 +5898,8 @@ def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[s
     try:
         # The SDK's own reading gives a str for text/html, and a bare JSONDecodeError for nothing at all.
         return completion_in(chat.create(**request).text)
+    except RecursionError:
+        raise Refused(502, "an answer nested too deep to be read") from None
     except openai.APIConnectionError as error:
         cause = error.__cause__ or error
         raise Refused(0, str(cause) or type(cause).__name__) from None
@@ -5865,7 +5908,9 @@ def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[s
     if isinstance(body, dict) and body.get("failed_generation"):  # Groq: the reply, which fits no schema
         return {"choices": [{"message": {"content": body["failed_generation"]}}]}
     said = whole = answer.text
-    with suppress(ValueError):
+    if answer.is_redirect:
+        said = f"it sends on to {answer.headers['location']}"
+    with suppress(ValueError, RecursionError):
         body = json.loads(whole)
         said, whole = words_of(body), json.dumps(body, ensure_ascii=False)
     raise Refused(status, said, body=whole, wait=asked_wait(answer.headers, whole))
@@ -5913,11 +5958,13 @@ class Terms:
             return
         self._kept = dict(self.now)
         learned = {key: value for key, value in self.now.items() if value != self._start[key]}
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
         draft = self._memory.with_suffix(f".{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_text(json.dumps({**self._remembered(), self._name: learned}, indent=1), encoding="utf-8")
-        draft.replace(self._memory)
+        with suppress(OSError):  # then the next run learns it again
+            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            draft.touch(mode=0o600)
+            told = {**self._remembered(), self._name: learned}
+            draft.write_text(json.dumps(told, indent=1), encoding="utf-8")
+            draft.replace(self._memory)
 
     def request(self, talk: list[dict[str, Json]]) -> dict[str, Json]:
         """What is sent beside the model's name, for this talk, on these terms."""
@@ -5984,12 +6031,15 @@ class ChatModel(Model):
                 with needing("openai", "to ask the model's server"):
                     import openai
                 away = urlsplit(self.base_url).hostname not in ("localhost", "127.0.0.1", "::1")
+                hooks: Any = {"response": [partial(bound, clock=self.clock, seconds=self.timeout)]}
+                # no proxy to this machine; followed, a redirection would show the screen to a stranger
+                http = openai.DefaultHttpxClient(trust_env=away, follow_redirects=False, event_hooks=hooks)
                 self._client = openai.OpenAI(
                     base_url=self.base_url,
                     api_key=self.api_key,
                     max_retries=0,
                     timeout=openai.Timeout(self.timeout, connect=10),
-                    http_client=openai.DefaultHttpxClient(trust_env=away),  # no proxy to this machine
+                    http_client=http,
                 )
             return self._client
 
@@ -6017,8 +6067,8 @@ class ChatModel(Model):
         talk = messages(task, steps[-turns:], now, note, system=self.system, space=self.space, images=images)
         for reply in wrong:
             told = text_part(ASKED_AGAIN.format(reply.message.rstrip(".")))
-            if reply.raw:
-                talk += [{"role": "assistant", "content": reply.raw}, {"role": "user", "content": [told]}]
+            if raw := sendable(reply.raw):
+                talk += [{"role": "assistant", "content": raw}, {"role": "user", "content": [told]}]
             else:  # some servers refuse an empty turn
                 talk[-1]["content"].append(told)
         return talk
@@ -6216,8 +6266,8 @@ class Journal:
         text = json.dumps(self.clean(value), ensure_ascii=False)
         return text.encode("utf-8", "backslashreplace")  # half a surrogate pair becomes JSON's own escape
 
-    def clean(self, value: Any) -> Json:
-        """The value as JSON: every text masked, every picture a file. Never fails on a kind of value."""
+    def clean(self, value: Any, room: int = 100) -> Json:
+        """The value as JSON, `room` levels deep: every text masked, every picture a file. Never fails."""
         if isinstance(value, str):
             return self._mask(value)
         if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -6228,12 +6278,14 @@ class Journal:
             return {"picture": name, "digest": value.digest, "shot": self.clean(value.shot)}
         if isinstance(value, Picture):
             return self._file(value, zlib.crc32(value.data))
+        if not room:
+            return "(and more inside)"
         if is_dataclass(value):
-            return {one.name: self.clean(getattr(value, one.name)) for one in fields(value)}
+            return {one.name: self.clean(getattr(value, one.name), room - 1) for one in fields(value)}
         if isinstance(value, Mapping):
-            return {self._mask(str(key)): self.clean(one) for key, one in value.items()}
+            return {self._mask(str(key)): self.clean(one, room - 1) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.clean(one) for one in value]
+            return [self.clean(one, room - 1) for one in value]
         return self._mask(str(value))
 
     def _file(self, picture: Picture, digest: int) -> str:
@@ -6321,7 +6373,7 @@ def result_of(text: str) -> Json:
     bare = re.sub(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", r"\1", text, flags=re.S)
     try:
         return json.loads(bare)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -6421,6 +6473,8 @@ class Session:
             )
         except KeyboardInterrupt:
             outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C or a signal")
+        except OSError as fault:  # such as a terminal that was closed: nobody sees any more what is done
+            outcome = self._outcome(StopRun.code, StopRun.status, f"it cannot go on: {fault}")
         self._journal.end(outcome)
         return outcome
 
@@ -6676,6 +6730,11 @@ class TerminalPerson:
             )
 
     def _line(self, prompt: str) -> str:
+        with suppress(ImportError):
+            import termios
+
+            with suppress(termios.error, OSError):  # what was typed before the question does not answer it
+                termios.tcflush(self._reader, termios.TCIFLUSH)
         self._writer.write(prompt)
         self._writer.flush()
         line = self._reader.readline()
@@ -7465,6 +7524,8 @@ def amount(text: str) -> float:
 def price(text: str) -> tuple[float, float]:
     """Dollars a million tokens, in and out: "2.5,10"."""
     first, second = map(float, text.split(","))
+    if not (0 <= first < math.inf and 0 <= second < math.inf):
+        raise ValueError
     return first, second
 
 
@@ -7564,10 +7625,8 @@ def task_of(args: argparse.Namespace) -> Task:
 
 def server_of(args: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> tuple[str, str, str]:
     """The model's server, its key and the model's name. Raises MissingPart with the ways out."""
-    name, url = (
-        args.model or environ.get("AGENT_SOLO_MODEL", ""),
-        args.base_url or environ.get("OPENAI_BASE_URL", ""),
-    )
+    name = args.model or environ.get("AGENT_SOLO_MODEL", "")
+    url = args.base_url or environ.get("OPENAI_BASE_URL", "")
     key = environ.get("OPENAI_API_KEY", "")
     if name and (url or key):
         return url or "https://api.openai.com/v1", key or "none", name
@@ -7598,17 +7657,22 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def tell(text: str) -> None:
+    """On stdout as it is; on a terminal without what could repaint it."""
+    print("\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text)
+
+
 def show(value: Json, indent: int | None = None) -> None:
     """JSON on stdout; escaped where the console cannot show every character, so that it stays JSON."""
     shows_all = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(value, ensure_ascii=not shows_all, indent=indent))
+    tell(json.dumps(value, ensure_ascii=not shows_all, indent=indent))
 
 
-def interrupt_on_signals() -> None:
+def interrupt_on_signals(clock: SystemClock) -> None:
     """Every way a system ends a program becomes a KeyboardInterrupt, so that everything held is let go of."""
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if number := getattr(signal, name, None):
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, clock.interrupt)
 
 
 def keys_of(environ: Mapping[str, str]) -> list[str]:
@@ -7619,7 +7683,7 @@ def keys_of(environ: Mapping[str, str]) -> list[str]:
 
 def monitor_of(text: str) -> int | None:
     """The monitor's number, or None for all. Raises Usage."""
-    if text != "all" and not text.isdigit():
+    if text != "all" and not re.fullmatch("[0-9]{1,4}", text):
         raise Usage(f"--monitor takes a number or all, not {text!r}")
     return None if text == "all" else int(text)
 
@@ -7725,10 +7789,10 @@ def check_words(args: argparse.Namespace) -> None:
 
 
 def work(
-    args: argparse.Namespace, person: Person, watcher: Terminal, held: ExitStack
+    args: argparse.Namespace, person: Person, watcher: Terminal, clock: SystemClock, held: ExitStack
 ) -> tuple[Outcome, Journal]:
     """Open the outside, run the session. Raises StopRun before the run begins."""
-    task, clock = task_of(args), SystemClock()
+    task = task_of(args)
     check_words(args)
     args.base_url, key, args.model = server_of(args, os.environ, clock)
     budget = Budget(limits_of(args), clock)
@@ -7751,16 +7815,17 @@ def work(
 
 def job(args: argparse.Namespace, person: Person | None = None) -> tuple[Outcome, Path, Path | None]:
     """The job, from the first look to the last line; returns its end, folder and last picture."""
-    interrupt_on_signals()
+    clock = SystemClock()
+    interrupt_on_signals(clock)
     clean = partial(mask, secrets=keys_of(os.environ))
     watcher = Terminal(sys.stderr, colour="NO_COLOR" not in os.environ, clean=clean)
     with ExitStack() as held:
-        outcome, journal = work(args, person or TerminalPerson(sys.stdin, sys.stderr), watcher, held)
+        outcome, journal = work(args, person or TerminalPerson(sys.stdin, sys.stderr), watcher, clock, held)
     watcher.ended(outcome, journal.folder)
     if args.json:
         show(outcome_json(outcome, journal.folder, journal.clean))
     elif outcome.status == 0:
-        print(outcome.result) if isinstance(outcome.result, str) else show(outcome.result)
+        tell(outcome.result) if isinstance(outcome.result, str) else show(outcome.result)
     return outcome, journal.folder, journal.picture
 
 
@@ -7868,10 +7933,8 @@ def do_demo(argv: Sequence[str]) -> int:
     virtual = args.virtual or (sys.platform.startswith("linux") and not os.environ.get("DISPLAY"))
     folder, file = Path(tempfile.mkdtemp(prefix="agent_solo_demo_")), Path(__file__).resolve()
     try:
-        with demo(folder, file, virtual=virtual, environ=os.environ, clock=SystemClock(), say=say) as (
-            arguments,
-            inside,
-        ):
+        with demo(folder, file, virtual=virtual, environ=os.environ, clock=SystemClock(), say=say) as played:
+            arguments, inside = played
             os.environ.update(inside)
             outcome, run, picture = job(
                 job_parser().parse_args(arguments), None if args.ask else ScriptedPerson(say)
@@ -7977,9 +8040,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("agent_solo: stopped")
         return Interrupted.status
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # else Python complains once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more
         return 1
 
 

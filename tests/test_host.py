@@ -46,6 +46,26 @@ def test_a_stopped_clock_ends_every_sleep_and_says_why() -> None:
         clock.sleep(0)
 
 
+def test_a_signal_waits_for_what_must_stay_whole() -> None:
+    clock, done = SystemClock(), list[str]()
+    with pytest.raises(KeyboardInterrupt), clock.whole():
+        clock.interrupt()
+        with clock.whole():
+            done.append("inside")
+        done.append("outside")
+    assert done == ["inside", "outside"]
+    with pytest.raises(KeyboardInterrupt):
+        clock.interrupt()
+
+
+def test_another_thread_keeps_no_signal_waiting() -> None:
+    clock = SystemClock()
+    with pytest.raises(KeyboardInterrupt):
+        patient(clock.whole()(clock.interrupt), SystemClock())
+    with clock.whole():
+        patient(clock.whole()(int), SystemClock())
+
+
 def test_time_only_grows() -> None:
     clock = SystemClock()
     before = clock.now()
@@ -191,6 +211,26 @@ def test_what_a_killed_run_held_is_taken_over_and_what_a_living_one_holds_is_not
         assert Held(file).things == things
     file.write_text('{"pid": 1')
     assert Held(file).things == []
+
+
+def test_what_cannot_be_written_down_is_not_held_and_is_let_go_of_all_the_same(tmp_path: Path) -> None:
+    held = Held(tmp_path / "home" / "held.json")
+    held.mark("key ctrl", True)
+    held.mark("key shift", True)
+    (tmp_path / "home" / "held.new").symlink_to("/dev/full")
+    with pytest.raises(MissingPart, match="No space left"):
+        held.mark("button left", True)
+    held.mark("key shift", True)
+    held.mark("key shift", False)
+    assert held.things == ["key ctrl"]
+    held.mark("key ctrl", False)
+    assert held.things == []
+
+
+def test_an_argument_that_no_program_can_have_is_told_to_the_model() -> None:
+    for word in ("a\0b", "\ud83d"):
+        with pytest.raises(TellModel, match="cannot be started"):
+            start_program([sys.executable, word])
 
 
 def test_applications_are_known_by_name_and_started_without_files(tmp_path: Path) -> None:

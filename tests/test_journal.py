@@ -212,6 +212,13 @@ def test_a_home_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         begin(tmp_path / "home")
 
 
+def test_what_is_nested_without_end_is_recorded_in_part(tmp_path: Path) -> None:
+    deep: Any = []
+    for _ in range(900):
+        deep = [deep]
+    assert json.dumps(begin(tmp_path).clean(deep)).count("[") == 100
+
+
 def test_cleaning_goes_into_everything(tmp_path: Path) -> None:
     cleaned = begin(tmp_path).clean({KEY: [KEY, {"path": Path("/tmp") / ODD}, 5, None, True]})
     assert KEY not in json.dumps(cleaned)

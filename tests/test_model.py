@@ -14,11 +14,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from servers import Replies, Server, serve
+from servers import Replies, Server, completion, serve
 
 from agent_solo import (
     Action,
@@ -44,6 +46,7 @@ from agent_solo import (
     Task,
     Unreadable,
     Usage,
+    bound,
     find_local,
     profile_of,
 )
@@ -214,7 +217,9 @@ def test_tool_calls_are_taken(tmp_path: Path) -> None:
     assert decision.action == Action(verb="click", point=ShotPoint(x=12, y=34))
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, "none", []])
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": int("9" * 400)}, "none", []]
+)
 def test_without_a_count_the_estimate_is_charged(usage: Any, tmp_path: Path) -> None:
     with serve([{**GOOD, "usage": usage}]) as server:
         used = Talk(server, tmp_path).decide().used
@@ -850,6 +855,51 @@ def test_a_stop_ends_the_wait_for_a_server_that_hangs(tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             talk.decide()
         assert not server.over.is_set(), "the server hangs still"
+
+
+def test_an_answer_without_end_is_a_broken_one() -> None:
+    """httpx reads a response by its iter_bytes; here it is one with chunks of a megabyte for ever."""
+    clock = FakeClock()
+    for seconds, size in ((600.0, 1_000_000), (6.0, 1)):
+        response = SimpleNamespace(
+            iter_bytes=lambda size=size: (clock.sleep(1) or b" " * size for _ in count())
+        )
+        bound(response, clock=clock, seconds=seconds)
+        with pytest.raises(OSError, match="without end"):
+            list(response.iter_bytes())
+
+
+def test_a_redirection_shows_the_screen_to_nobody(tmp_path: Path) -> None:
+    with serve([GOOD]) as stranger:
+        there = {"status": 307, "headers": {"Location": f"{stranger.url}/chat/completions"}}
+        sentence, _, _ = ended([there], tmp_path)
+        assert not stranger.requests
+    assert f"it sends on to {stranger.url}" in sentence
+
+
+def test_half_an_emoji_does_not_stop_the_talk(tmp_path: Path) -> None:
+    half = "\ud83d"
+    with serve([{"body": json.dumps(completion({"content": half}))}, GOOD]) as server:
+        talk = Talk(server, tmp_path)
+        told = replace(step(1), decision=Decision(action=Action(verb="wait"), reasoning=f"{half}!"))
+        talk.decide([told], note=half)
+    past = [m["content"] for m in server.bodies[-1]["messages"] if m["role"] == "assistant"]
+    assert '"reasoning": "?!"' in past[0]
+    assert past[1] == "?"
+
+
+def test_brackets_without_end_are_a_failure_that_is_waited_for(tmp_path: Path) -> None:
+    with serve([{"body": "[" * 200_000}, {"status": 500, "body": "[" * 200_000}, GOOD]) as server:
+        talk = Talk(server, tmp_path)
+        assert isinstance(talk.decide().action, Action)
+    assert "nested too deep" in talk.watcher.notes[0]
+
+
+def test_a_server_whose_terms_cannot_be_remembered_is_used(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    refusal = {"if": "json_schema", "status": 400, "body": error("response_format is not supported")}
+    with serve([GOOD], refusals=[refusal]) as server:
+        assert isinstance(Talk(server, tmp_path / "home").decide().action, Action)
 
 
 # --- what is known beforehand ------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,17 @@ def test_only_a_typed_yes_is_a_yes(line: str, yes: bool) -> None:
 def test_nobody_there_is_never_a_yes(reader: io.StringIO, writer: io.StringIO) -> None:
     with pytest.raises(PersonNeeded):
         TerminalPerson(reader, writer).allows(QUESTION)
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it() -> None:
+    person, terminal = os.openpty()
+    os.write(person, b"y\n")
+    with os.fdopen(terminal, encoding="utf-8") as reader:
+        assert select.select([reader], [], [], 10)[0], "it has arrived"
+        out = Tty()
+        out.flush = lambda: os.write(person, b"n\n") and None  # type: ignore[method-assign]
+        assert not TerminalPerson(reader, out).allows(QUESTION)
+    os.close(person)
 
 
 def test_the_question_shows_what_where_and_why() -> None:

@@ -85,6 +85,17 @@ def test_a_click_then_a_json_result(tmp_path: Path) -> None:
     assert bench.pixels.looks == [False, True, False]
 
 
+def test_a_result_of_nothing_but_brackets_is_text(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    assert Bench(tmp_path, CLICK, Action(verb="finish", parameter=deep)).run().result == deep
+
+
+def test_a_terminal_that_is_closed_ends_the_run_and_its_record(tmp_path: Path) -> None:
+    outcome = (bench := Bench(tmp_path, CLICK, FINISH, raises=[BrokenPipeError(32, "Broken pipe")])).run()
+    assert (outcome.word, outcome.status) == ("stopped", 1)
+    assert bench.lines()[-1]["word"] == "stopped"
+
+
 def test_the_click_lands_in_screen_units(tmp_path: Path) -> None:
     bench = Bench(tmp_path, CLICK, FINISH)
     bench.run()

@@ -287,6 +287,22 @@ def test_ctrl_c_ends_a_run_whose_server_hangs(job: Job, desk: Desk, tmp_path: Pa
     assert held_down(desk) == "False"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_run_stopped_while_it_types_gives_the_keyboard_back(
+    job: Job, desk: Desk, form: Form, number: signal.Signals
+) -> None:
+    before = desk.run("xmodmap", "-pke")
+    record = Path(desk.env["AGENT_SOLO_HOME"], f"held{desk.display}.json")
+    steps = [{"action": "input", "parameter": "Zoë 中文 test " * 50_000}]
+    run = job.start("steps", {"steps": steps}, "--window", form.title, "--json")
+    desk.wait(lambda: record.exists() and "中" in form.file.read_text("utf-8"))
+    run.send_signal(number)
+    status, out, err = ended(run, 10)
+    assert (status, json.loads(out)["outcome"]) == (130, "interrupted"), err
+    assert desk.run("xmodmap", "-pke") == before
+    assert held_down(desk) == "False"
+
+
 def test_a_display_that_dies_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
     with Desk(tmp_path / "own", manager="", bus=False) as own:
         steps = [{"action": "wait", "parameter": "0.2"}] * 50
