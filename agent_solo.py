@@ -6207,6 +6207,7 @@ class Journal:
         task: str = "",
         settings: Mapping[str, Json] | None = None,
     ) -> None:
+        self._secrets = [secret.encode("utf-8", "surrogateescape") for secret in secrets if secret]
         self._mask = lru_cache(maxsize=4096)(partial(mask, secrets=tuple(secrets)))  # most of a screen stays
         words = "-".join(re.findall(r"\w+", self._mask(task).lower()))[:40].strip("-") or "run"
         begun = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -6252,9 +6253,10 @@ class Journal:
         path = (
             self.folder / "files" / f"{next(self._files):03}-{plain}{'.txt' if isinstance(data, str) else ''}"
         )
-        save(
-            path, data if isinstance(data, bytes) else self._mask.__wrapped__(data).encode("utf-8", "replace")
-        )
+        data = data if isinstance(data, bytes) else self._mask.__wrapped__(data).encode("utf-8", "replace")
+        for secret in self._secrets:
+            data = data.replace(secret, b"*" * len(secret))
+        save(path, data)
         return path
 
     def _append(self, *lines: Mapping[str, Any]) -> None:

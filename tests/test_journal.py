@@ -194,6 +194,8 @@ def test_what_is_kept_can_be_opened(tmp_path: Path) -> None:
     text, data = journal.keep("desk__read all/../x", "Zoë\ud800"), journal.keep("b", b"\0")
     assert (text.name, text.read_text(encoding="utf-8")) == ("001-desk__read-all-x.txt", "Zoë?")
     assert (data.name, data.read_bytes()) == ("002-b", b"\0")
+    hidden = journal.keep("b", b"\0" + KEY.encode() + b"\xff").read_bytes()
+    assert hidden == b"\0" + b"*" * len(KEY) + b"\xff", "and as long as before"
 
 
 def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path) -> None:
