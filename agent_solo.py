@@ -5900,7 +5900,7 @@ def ask_server(client: Callable[[], Any], request: Mapping[str, Json]) -> dict[s
         return completion_in(chat.create(**request).text)
     except RecursionError:
         raise Refused(502, "an answer nested too deep to be read") from None
-    except openai.APIConnectionError as error:
+    except (openai.APIConnectionError, OSError) as error:
         cause = error.__cause__ or error
         raise Refused(0, str(cause) or type(cause).__name__) from None
     except openai.APIStatusError as error:
@@ -6475,7 +6475,7 @@ class Session:
             )
         except KeyboardInterrupt:
             outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C or a signal")
-        except OSError as fault:  # such as a terminal that was closed: nobody sees any more what is done
+        except (OSError, SystemExit) as fault:  # a closed terminal, which rich makes an exit: nobody sees it
             outcome = self._outcome(StopRun.code, StopRun.status, f"it cannot go on: {fault}")
         self._journal.end(outcome)
         return outcome

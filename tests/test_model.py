@@ -869,6 +869,13 @@ def test_an_answer_without_end_is_a_broken_one() -> None:
             list(response.iter_bytes())
 
 
+def test_an_answer_without_end_is_asked_for_again(tmp_path: Path) -> None:
+    with serve([{"body": " " * 17_000_000}, GOOD]) as server:
+        talk = Talk(server, tmp_path)
+        assert isinstance(talk.decide().action, Action)
+    assert "an answer without end" in talk.watcher.notes[0]
+
+
 def test_a_redirection_shows_the_screen_to_nobody(tmp_path: Path) -> None:
     with serve([GOOD]) as stranger:
         there = {"status": 307, "headers": {"Location": f"{stranger.url}/chat/completions"}}

@@ -90,8 +90,10 @@ def test_a_result_of_nothing_but_brackets_is_text(tmp_path: Path) -> None:
     assert Bench(tmp_path, CLICK, Action(verb="finish", parameter=deep)).run().result == deep
 
 
-def test_a_terminal_that_is_closed_ends_the_run_and_its_record(tmp_path: Path) -> None:
-    outcome = (bench := Bench(tmp_path, CLICK, FINISH, raises=[BrokenPipeError(32, "Broken pipe")])).run()
+@pytest.mark.parametrize("fault", [BrokenPipeError(32, "Broken pipe"), SystemExit(1)])
+def test_a_terminal_that_is_closed_ends_the_run_and_its_record(tmp_path: Path, fault: BaseException) -> None:
+    bench = Bench(tmp_path, CLICK, FINISH, raises=[fault])
+    outcome = bench.run()
     assert (outcome.word, outcome.status) == ("stopped", 1)
     assert bench.lines()[-1]["word"] == "stopped"
 
