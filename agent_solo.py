@@ -2717,6 +2717,7 @@ def messages(
 
 
 T = TypeVar("T")
+UNFOCUSED = "The window {!r} does not take the keyboard."
 LAUNCHED = "AGENT_SOLO_LAUNCHED"  # in the environment of what launch() starts, and so of all that it starts
 
 
@@ -2798,11 +2799,9 @@ def start_program(argv: Sequence[str], *, pipes: bool = False, **more: Any) -> P
     import subprocess
 
     end = subprocess.PIPE if pipes else subprocess.DEVNULL
-    own: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        own = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    more |= {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
     try:
-        return subprocess.Popen(list(argv), stdin=end, stdout=end, stderr=end, **own, **more)
+        return subprocess.Popen(list(argv), stdin=end, stdout=end, stderr=end, **more)
     except (OSError, ValueError) as fault:  # a value: what no argument can hold, such as NUL
         why = getattr(fault, "strerror", fault)
         raise TellModel("APP_NOT_FOUND", f"{argv[0]} cannot be started: {why}.") from fault
@@ -2829,14 +2828,18 @@ def end_program(process: Popen[bytes], *, patience: float = 2.0) -> None:
             return
 
 
+def box_of(x: float, y: float, width: float, height: float) -> Box:
+    """A box, in whole units."""
+    return Box(x=int(x), y=int(y), width=int(width), height=int(height))
+
+
 def corners(monitors: Sequence[Box]) -> dict[ScreenPoint, ScreenPoint]:
     """Every corner pixel of every monitor, and the pixel one step further in."""
-    found = {}
+    found: dict[ScreenPoint, ScreenPoint] = {}
     for box in monitors:
-        right, bottom = box.x + box.width - 1, box.y + box.height - 1
-        for x, inner_x in ((box.x, box.x + 1), (right, right - 1)):
-            for y, inner_y in ((box.y, box.y + 1), (bottom, bottom - 1)):
-                found[ScreenPoint(x=x, y=y)] = ScreenPoint(x=inner_x, y=inner_y)
+        xs = {box.x: box.x + 1, box.x + box.width - 1: box.x + box.width - 2}
+        ys = {box.y: box.y + 1, box.y + box.height - 1: box.y + box.height - 2}
+        found |= {ScreenPoint(x=x, y=y): ScreenPoint(x=xs[x], y=ys[y]) for x in xs for y in ys}
     return found
 
 
@@ -2960,8 +2963,8 @@ class Hands(Host):
 
     def pointer(self) -> ScreenPoint:
         """As pyautogui says."""
-        x, y = self._gui.position()
-        return ScreenPoint(x=int(x), y=int(y))
+        x, y = map(int, self._gui.position())
+        return ScreenPoint(x=x, y=y)
 
     def move(self, point: ScreenPoint) -> None:
         """A corner is missed by one pixel: being in it means stop."""
@@ -3040,12 +3043,19 @@ class Hands(Host):
         """True for what launch() started, and for new windows of what it found running."""
         return pid in self._started or window not in self._adopted.get(pid, {window})
 
-    def _until(self, true: Callable[[], bool]) -> bool:
-        """Wait for something to come true, 2 s at most; says whether it did."""
+    def _ours(self, pid: int, app: str) -> bool:
+        """True for this program, and for what Windows and macOS say is its terminal."""
+        env = self._environ
+        terminal = "WindowsTerminal" if "WT_SESSION" in env else env.get("TERM_PROGRAM", "")
+        return pid == os.getpid() or "" != app.lower().rstrip("0123456789") in terminal.lower()
+
+    def _await(self, true: Callable[[], bool], otherwise: str) -> None:
+        """Wait for something to come true. Raises TellModel if it has not in 2 s."""
         limit = self._clock.now() + 2
-        while not (done := true()) and self._clock.now() < limit:
+        while not true():
+            if self._clock.now() > limit:
+                raise TellModel("ACTION_FAILED", otherwise)
             self._clock.sleep(0.01)
-        return done
 
     def _program(self, command: str) -> list[str]:
         """The argument list for a command line, a program or the name of an application. Raises TellModel."""
@@ -3060,8 +3070,8 @@ class Hands(Host):
         for name, more in ((command.strip(), []), (first, rest)):
             if argv := offered.get(name.lower()):
                 return [*argv, *more]
-        programs = {file.name for folder in path.split(os.pathsep) for file in Path(folder).glob("*")}
-        near = difflib.get_close_matches(first.lower(), {*offered, *programs}, cutoff=0.7)
+        files = (file.name.lower() for folder in path.split(os.pathsep) for file in Path(folder).glob("*"))
+        near = difflib.get_close_matches(first.lower(), {*offered, *(f.removesuffix(".exe") for f in files)})
         hint = f"There is: {', '.join(near)}." if near else ""
         raise TellModel("APP_NOT_FOUND", f"There is no application {first!r} here.", hint)
 
@@ -3071,8 +3081,7 @@ RETURN, TAB, SHIFT, CAPS = 0xFF0D, 0xFF09, 0xFFE1, 0xFFE5  # X11/keysymdef.h
 
 def keysym(char: str) -> int:
     """The X name of what types a character: Latin-1 is itself, the rest has bit 24 set."""
-    special = {"\n": RETURN, "\t": TAB}
-    return special.get(char) or ord(char) | (0x1000000 if ord(char) > 0xFF else 0)
+    return {"\n": RETURN, "\t": TAB}.get(char) or ord(char) | (0x1000000 if ord(char) > 0xFF else 0)
 
 
 def batches(text: Sequence[int], known: Container[int], room: int) -> Iterator[tuple[list[int], list[int]]]:
@@ -3089,11 +3098,10 @@ def batches(text: Sequence[int], known: Container[int], room: int) -> Iterator[t
 
 
 class Keymap:
-    """The keys of an X server: which types what, and free ones that can be lent to characters none types.
+    """The keys of an X server: which types what, and free ones that can be lent to characters none types."""
 
-    Only free keys above 127 are lent, all in one request: each request costs every program time, and one
-    that spanned the letters would flatten their AltGr levels for good.
-    """
+    # Only free keys above 127 are lent, all in one request: each request costs every program time, and one
+    # that spanned the letters would flatten their AltGr levels for good.
 
     def __init__(self, display: Any, held: Held, clock: SystemClock, fake: Callable[..., None]) -> None:
         self._display, self._held, self._clock, self._fake = display, held, clock, fake
@@ -3218,14 +3226,15 @@ class Wire:
             raise Broken(*fault.args) from None
 
 
+SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
+WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
+
+
 class X11Host(Hands):
     """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
 
     name = "Linux (X11)"
-    # the keypad's digits are arrows while NumLock is off
-    KEYS: ClassVar[dict[str, str]] = {**Hands.KEYS, **{f"num{digit}": f"{digit}" for digit in range(10)}}
-    SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_solo.py demo`."
-    WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
+    KEYS: ClassVar = Hands.KEYS | {f"num{n}": f"{n}" for n in range(10)}  # NumLock may be off
     _lost: tuple[type[Exception], ...] = ()
     _mark: Any = None
 
@@ -3233,8 +3242,8 @@ class X11Host(Hands):
         """Raises MissingPart for no display, a dead one, and Wayland."""
         env = self._environ
         if not env.get("DISPLAY"):
-            why = self.WAYLAND if env.get("WAYLAND_DISPLAY") else "There is no screen: DISPLAY is not set."
-            raise MissingPart(why, self.SCREENLESS)
+            why = WAYLAND if env.get("WAYLAND_DISPLAY") else "There is no screen: DISPLAY is not set."
+            raise MissingPart(why, SCREENLESS)
         with needing("Xlib", "to ask the X server about windows"):
             import Xlib.display
             import Xlib.ext.xtest
@@ -3242,15 +3251,17 @@ class X11Host(Hands):
         if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
             env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
         self._x, self._lock, self._lost = Xlib, threading.Lock(), (MissingPart, OSError)
-        gone = "The display has gone away."
-        Xlib.error.ConnectionClosedError = lambda _: MissingPart(gone, self.SCREENLESS)
+        Xlib.error.ConnectionClosedError = lambda _: MissingPart("The display has gone away.", SCREENLESS)
         self._display, self._eyes = self._connect(), self._connect()
-        self._root, xwayland = self._display.screen().root, self._display.query_extension("XWAYLAND")
-        if xwayland or any("XWAYLAND" in plug.name for plug in self._plugs()):
-            raise MissingPart(self.WAYLAND, f"Log in to an X11 (Xorg) session. {self.SCREENLESS}")
+        self._root = self._display.screen().root
+        if lacking := {"XTEST", "RANDR", "XINERAMA", "X-Resource"} - set(self._display.list_extensions()):
+            raise MissingPart(f"The X server lacks the extension {', '.join(sorted(lacking))}.", SCREENLESS)
+        plugs = [plug.name for plug in self._plugs()]  # XWAYLAND0, of which Xlib 0.15 loses letters
+        if self._display.query_extension("XWAYLAND") or "LAND" in " ".join(plugs):
+            raise MissingPart(WAYLAND, f"Log in to an X11 (Xorg) session. {SCREENLESS}")
         self._keymap = Keymap(self._display, self._held, self._clock, self._fake)
         self._ask_clients = client_ids(Xlib.protocol.rq)
-        self._resource = self._display.query_extension("X-Resource")
+        self._resource = self._display.query_extension("X-Resource").major_opcode
         self._line = [os.getpid()]  # this process, its parent, and so on up
         while parent := process_of(self._line[-1])[0]:
             self._line.append(parent)
@@ -3277,7 +3288,8 @@ class X11Host(Hands):
             with redirect_stdout(StringIO()):  # Xlib 0.15 prints what it misses
                 display = self._x.display.Display(name)
         except (error.DisplayError, error.XauthError, *self._lost) as fault:
-            raise MissingPart(f"The display {name} does not answer: {fault}.", self.SCREENLESS) from None
+            said = re.sub(r"b'(.*?)(\\n)?'", r"\1", str(fault))
+            raise MissingPart(f"The display {name} does not answer: {said}.", SCREENLESS) from None
         display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
         self._guard(display.display)
         return display
@@ -3289,8 +3301,6 @@ class X11Host(Hands):
 
     def _plugs(self) -> list[Any]:
         """What RandR calls outputs, the primary one first."""
-        if not self._display.query_extension("RANDR"):
-            return []
         found = self._root.xrandr_get_screen_resources_current()
         main = self._root.xrandr_get_output_primary().output
         order = sorted(found.outputs, key=lambda plug: bool(plug != main))
@@ -3298,9 +3308,8 @@ class X11Host(Hands):
 
     def monitors(self) -> tuple[Box, ...]:
         """As Xinerama says, which knows monitors that RandR made up, too."""
-        parts = self._display.query_extension("XINERAMA") and self._display.xinerama_query_screens().screens
-        parts = parts or [self._root.get_geometry()]
-        boxes = [Box(x=part.x, y=part.y, width=part.width, height=part.height) for part in parts]
+        screens = self._display.xinerama_query_screens().screens or [self._root.get_geometry()]
+        boxes = [box_of(screen.x, screen.y, screen.width, screen.height) for screen in screens]
         for plug in [plug for plug in self._plugs() if plug.crtc][:1]:
             main = self._display.xrandr_get_crtc_info(plug.crtc, 0)  # Xlib 0.15 calls its x, y width, height
             boxes.sort(key=lambda box: (box.x, box.y) != (main.width, main.height))
@@ -3320,14 +3329,14 @@ class X11Host(Hands):
         """The server is asked last; what has only just come up is nameless, so that no rule allows it."""
         known = self._scan()
         hit = self._root.translate_coords(self._root, point.x, point.y).child
-        new = Box(x=point.x, y=point.y, width=1, height=1)
-        lost = Window(id=hex(hit.id), title="", app="", pid=0, box=new, popup=True) if hit else None
-        return known.get(hit.id, lost) if hit else None
+        new: dict[str, Any] = {"title": "", "app": "", "pid": 0, "box": box_of(point.x, point.y, 1, 1)}
+        return known.get(hit.id) or Window(id=hex(hit.id), popup=True, **new) if hit else None
 
     def _scan(self) -> dict[int, Window]:
         """Every visible window by what a hit test calls it (its frame's id), topmost first."""
         tops = self._tops()
-        clients = self._clients() or [top for top, (_, free) in reversed(tops.items()) if not free]
+        clients = self._value(self._root.id, "_NET_CLIENT_LIST_STACKING")  # lowest first, minimised ones too
+        clients = clients or [top for top, (_, free) in reversed(tops.items()) if not free]
         inner = {self._top(client, tops): client for client in clients}
         said = {xid: self._said(xid) for xid in {*clients, *(inner.get(top, top) for top in tops)}}
         owners = {said[client]["pid"]: said[client]["title"] for client in clients}
@@ -3352,8 +3361,7 @@ class X11Host(Hands):
                 width, height = at.width + 2 * at.border_width, at.height + 2 * at.border_width
                 seen = look.map_state == self._x.X.IsViewable and look.win_class == self._x.X.InputOutput
                 if seen and -width < at.x < screen.width and -height < at.y < screen.height:
-                    box = Box(x=at.x, y=at.y, width=width, height=height)
-                    tops[window.id] = box, bool(look.override_redirect)
+                    tops[window.id] = box_of(at.x, at.y, width, height), bool(look.override_redirect)
         return tops
 
     def _window(self, xid: int) -> Any:
@@ -3370,10 +3378,6 @@ class X11Host(Hands):
     def _has(self, xid: int, name: str, atom: str) -> bool:
         return self._display.get_atom(atom) in self._value(xid, name)
 
-    def _clients(self) -> list[int]:
-        """The windows that the window manager looks after, lowest first, minimised ones too."""
-        return list(self._value(self._root.id, "_NET_CLIENT_LIST_STACKING"))
-
     def _said(self, xid: int) -> dict[str, Any]:
         """What a window is, apart from where."""
         pid = self._pid(xid)
@@ -3388,10 +3392,8 @@ class X11Host(Hands):
 
     def _pid(self, xid: int) -> int:
         """The process behind a window as the server knows it, for Tk and menus do not tell."""
-        if not self._resource:
-            return int([*self._value(xid, "_NET_WM_PID"), 0][0])
         with suppress(self._x.error.XError, IndexError):  # mask 2: the process; client 0 would be all
-            ask = {"opcode": self._resource.major_opcode, "count": 1, "client": xid, "mask": 2}
+            ask = {"opcode": self._resource, "count": 1, "client": xid, "mask": 2}
             return int(self._ask_clients(self._display.display, **ask).ids[3]) if xid else 0
         return 0
 
@@ -3414,7 +3416,7 @@ class X11Host(Hands):
     def focus(self, window: Window) -> None:
         """Brings a minimised one back, too. One with an open dialog cannot have it: its dialog gets it."""
         target = asked = int(window.id, 16)
-        clients = self._clients()
+        clients = self._value(self._root.id, "_NET_CLIENT_LIST_STACKING")
         if asked not in clients and window.id not in {known.id for known in self.windows()}:
             raise TellModel("WINDOW_NOT_FOUND", f"The window {window.title!r} is gone.")
         if window.popup:
@@ -3423,8 +3425,7 @@ class X11Host(Hands):
             modal = self._has(client, "_NET_WM_STATE", "_NET_WM_STATE_MODAL")
             target = client if modal and target in self._value(client, "WM_TRANSIENT_FOR") else target
         self._activate(target)
-        if not self._until(lambda: self._active(self._tops()) == target):
-            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+        self._await(lambda: self._active(self._tops()) == target, UNFOCUSED.format(window.title))
         if target != asked:
             said = f"The window {window.title!r} waits for its dialog {self._said(target)['title']!r}."
             raise TellModel("ACTION_FAILED", said, "The dialog has the keyboard now; answer it first.")
@@ -3443,10 +3444,10 @@ class X11Host(Hands):
 
     def type(self, text: str) -> None:
         """Raises TellModel, with nothing typed, for control characters, and while a person holds Shift."""
-        symbols = [keysym(char) for char in typable(text)]
+        symbols = list(map(keysym, typable(text)))
         held = 0b11001101  # Shift, Control, Mod1 (Alt), Mod4 (Super), Mod5 (AltGr); not Lock, Mod2 (NumLock)
-        if not self._held.things and not self._until(lambda: not self._root.query_pointer().mask & held):
-            raise TellModel("ACTION_FAILED", "Somebody holds down Shift, Ctrl or Alt: nothing was typed.")
+        why = "Somebody holds down Shift, Ctrl or Alt: nothing was typed."
+        self._await(lambda: bool(self._held.things) or not self._root.query_pointer().mask & held, why)
         self._keymap.type(symbols)
 
     def _fake(self, down: bool, code: int, *, kind: str = "Key") -> None:
@@ -3503,17 +3504,13 @@ class WindowsHost(Hands):
         ask(*before, self._c.WINFUNCTYPE(*[self._c.c_int] * (3 + len(before)))(heard), 0)
         return found
 
-    def _box(self, edges: Sequence[int]) -> Box:
-        left, top, right, bottom = edges
-        return Box(x=left, y=top, width=right - left, height=bottom - top)
-
     def monitors(self) -> tuple[Box, ...]:
         """The primary one is at the origin."""
         boxes = []
         for handle in self._each(self._user.EnumDisplayMonitors, None, None):
             told = (self._c.c_long * 10)(40)  # MONITORINFO: its size, the monitor, the part without bars
             self._user.GetMonitorInfoW(handle, told)
-            boxes.append(self._box(told[1:5]))
+            boxes.append(box_of(told[1], told[2], told[3] - told[1], told[4] - told[2]))
         return tuple(sorted(boxes, key=lambda box: (box.x, box.y) != (0, 0)))
 
     def windows(self) -> tuple[Window, ...]:
@@ -3537,15 +3534,15 @@ class WindowsHost(Hands):
         self._kernel.QueryFullProcessImageNameW(process, 0, path, size)
         self._kernel.CloseHandle(process)
         app = Path(path.value).stem
-        own = handle == self._kernel.GetConsoleWindow() or pid[0] in (os.getpid(), os.getppid())
         marks: dict[str, Any] = {
             "focused": handle == self._user.GetForegroundWindow(),
             "popup": kind.value in ("#32768", "tooltips_class32"),  # the first is a menu
             "dialog": bool(self._user.GetWindow(handle, 4)),  # GW_OWNER
-            "own": own or (app == "WindowsTerminal" and "WT_SESSION" in self._environ),
+            "own": handle == self._kernel.GetConsoleWindow() or self._ours(pid[0], app),
             "launched": self._launched(pid[0], hex(handle)),
         }
-        return Window(id=hex(handle), title=title.value, app=app, pid=pid[0], box=self._box(edges), **marks)
+        box = box_of(edges[0], edges[1], edges[2] - edges[0], edges[3] - edges[1])
+        return Window(id=hex(handle), title=title.value, app=app, pid=pid[0], box=box, **marks)
 
     def window_at(self, point: ScreenPoint) -> Window | None:
         """Windows itself is asked."""
@@ -3562,8 +3559,7 @@ class WindowsHost(Hands):
             self._user.ShowWindow(handle, 9)  # SW_RESTORE
         self._user.keybd_event(0, 0, 0, 0)  # only the process of the last input may choose the foreground
         self._user.SetForegroundWindow(handle)
-        if not self._until(lambda: bool(self._user.GetForegroundWindow() == handle)):
-            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+        self._await(lambda: handle == self._user.GetForegroundWindow(), UNFOCUSED.format(window.title))
 
     def scroll(self, *, right: int, down: int) -> None:
         """A notch is 120 to pyautogui, which turns the upright wheel when asked for the sideways one."""
@@ -3590,6 +3586,13 @@ class WindowsHost(Hands):
             self._user.mouse_event(0x80 if down else 0x100, 0, 0, 1 if name == "back" else 2, 0)
         elif kind == "key" and name in self.FAR.split():  # as extended keys: NumLock must not matter
             self._user.keybd_event(self._gui.platformModule.keyboardMapping[name], 0, 1 if down else 3, 0)
+        elif kind == "key" and len(name) == 1:  # pyautogui makes > of <
+            scan = self._user.VkKeyScanW(ord(name)) & 0xFFFF if name < "\U00010000" else 0xFFFF
+            if scan > 0x1FF:  # no key types it, or only one with AltGr: it is struck
+                self.type(name if down else "")
+                return
+            for code in [0x10, scan & 0xFF] if scan & 0x100 else [scan]:  # 0x100: with Shift
+                self._user.keybd_event(code, 0, 0 if down else 2, 0)
         else:
             super()._send(kind, name, down)
 
@@ -3621,16 +3624,12 @@ class MacHost(Hands):
         """The main one first, as macOS lists them."""
         _, numbers, count = self._q.CGGetActiveDisplayList(16, None, None)
         places = [self._q.CGDisplayBounds(number) for number in numbers[:count]]
-        return tuple(self._box(*place.origin, *place.size) for place in places)
-
-    def _box(self, x: float, y: float, width: float, height: float) -> Box:
-        return Box(x=int(x), y=int(y), width=int(width), height=int(height))
+        return tuple(box_of(*place.origin, *place.size) for place in places)
 
     def windows(self) -> tuple[Window, ...]:
         """As the window server lists them: topmost first, without the desktop."""
         choice = self._q.kCGWindowListOptionOnScreenOnly | self._q.kCGWindowListExcludeDesktopElements
         front, shown = self._space.frontmostApplication().processIdentifier(), list[Window]()
-        terminal = self._environ.get("TERM_PROGRAM", "").lower()
         for told in self._q.CGWindowListCopyWindowInfo(choice, self._q.kCGNullWindowID):
             number, pid = hex(told["kCGWindowNumber"]), told["kCGWindowOwnerPID"]
             menu = told["kCGWindowLayer"] > 0
@@ -3638,10 +3637,10 @@ class MacHost(Hands):
             marks: dict[str, Any] = {
                 "focused": pid == front and not menu and not any(window.focused for window in shown),
                 "popup": menu,
-                "own": pid in (os.getpid(), os.getppid()) or "" != app.lower() in terminal,
+                "own": self._ours(pid, app),
                 "launched": self._launched(pid, number),
             }
-            box = self._box(*(told["kCGWindowBounds"][edge] for edge in ("X", "Y", "Width", "Height")))
+            box = box_of(*(told["kCGWindowBounds"][edge] for edge in ("X", "Y", "Width", "Height")))
             shown.append(Window(id=number, title=title, app=app, pid=pid, box=box, **marks))
         return tuple(shown)
 
@@ -3654,21 +3653,20 @@ class MacHost(Hands):
         for app in self._space.runningApplications():
             if app.processIdentifier() == window.pid:
                 app.activateWithOptions_(2)  # NSApplicationActivateIgnoringOtherApps
-        if not self._until(lambda: any(w.focused and w.id == window.id for w in self.windows())):
-            raise TellModel("ACTION_FAILED", f"The window {window.title!r} does not take the keyboard.")
+        front, why = (window.id, True), UNFOCUSED.format(window.title)
+        self._await(lambda: front in {(w.id, w.focused) for w in self.windows()}, why)
 
     def move(self, point: ScreenPoint) -> None:
         """With a button held, macOS wants to hear of a drag."""
-        held = [thing.removeprefix("button ") for thing in self._held.things if thing.startswith("button ")]
-        if not held:
-            super().move(point)
-        else:
-            self._gui.platformModule._dragTo(point.x, point.y, held[0])
+        super().move(point)
+        for button in [thing.split()[1] for thing in self._held.things if thing.startswith("button ")]:
+            self._gui.platformModule._dragTo(point.x, point.y, button)
 
     def scroll(self, *, right: int, down: int) -> None:
         """Three lines a notch; pyautogui loses the sign of the sideways wheel."""
         unit = self._q.kCGScrollEventUnitLine
-        self._post(self._q.CGEventCreateScrollWheelEvent(None, unit, 2, -3 * down, -3 * right))
+        event = self._q.CGEventCreateScrollWheelEvent(None, unit, 2, -3 * down, -3 * right)
+        self._q.CGEventPost(self._q.kCGHIDEventTap, event)
 
     def type(self, text: str) -> None:
         """As Unicode on key events, ten characters at a time; Return and Tab as keys."""
@@ -3679,10 +3677,7 @@ class MacHost(Hands):
             for down in (True, False):
                 event = self._q.CGEventCreateKeyboardEvent(None, 0, down)
                 self._q.CGEventKeyboardSetUnicodeString(event, len(part.encode("utf-16-le")) // 2, part)
-                self._post(event)
-
-    def _post(self, event: Any) -> None:
-        self._q.CGEventPost(self._q.kCGHIDEventTap, event)
+                self._q.CGEventPost(self._q.kCGHIDEventTap, event)
 
 
 def this_host(home: Path, clock: SystemClock, environ: MutableMapping[str, str]) -> Host:

@@ -179,11 +179,18 @@ class Desk:
         """The windows the window manager knows, lowest first."""
         return list(self._property("_NET_CLIENT_LIST_STACKING") or ()) if self._screen else []
 
+    @property
+    def server(self) -> subprocess.Popen[bytes]:
+        """The X server."""
+        return self._servers[0]
+
     def close(self) -> None:
-        """End everything."""
-        self.clear()
-        if self._screen:
+        """End everything, also when the X server has ended before."""
+        if self._screen and self.server.poll() is None:
+            self.clear()
             self._screen.close()
+        for process in reversed(self._programs):
+            end(process)
         for process in reversed(self._servers):
             end(process)
         self._servers = []

@@ -173,7 +173,7 @@ class Events:
     def __init__(self, desk: Desk, folder: Path) -> None:
         self._file = folder / "events"
         desk.start([sys.executable, FIXTURES / "events_tk.py", self._file])
-        desk.wait(lambda: self._file.exists() and self.seen("ready"))
+        desk.wait(lambda: self._file.exists() and self.seen("ready") and "Events" in desk.titles())
 
     def seen(self, *kinds: str) -> list[list[Any]]:
         """Every event of these kinds so far: [kind, button or key, x, y, modifiers]."""
@@ -537,3 +537,20 @@ def test_a_second_program_is_told_that_the_display_is_taken(host: Host, desk: De
     assert f"process {os.getpid()}" in told()
     host.close()
     assert told() == ""
+
+
+def test_a_screen_that_ends_is_one_sentence(tmp_path: Path) -> None:
+    code = """
+host.open()
+with CornerWatch(host, SystemClock()):
+    os.kill(int(sys.argv[2]), 9)
+    for ask in (host.pointer, host.windows, host.monitors, lambda: host.type("abc")):
+        try:
+            ask()
+        except MissingPart as gone:
+            print(gone.sentence)
+host.close()
+"""
+    with Desk(tmp_path / "brief", manager="", bus=False) as brief:
+        said = brief.run(*other(code)(tmp_path / "home", brief.server.pid)).splitlines()
+    assert said == ["The display has gone away."] * 4
