@@ -135,6 +135,11 @@ class SoloError(Exception):
         super().__init__(sentence)
         self.sentence, self.hint = sentence, hint
 
+    @property
+    def told(self) -> str:
+        """Sentence and next move, for a person."""
+        return f"{self.sentence.rstrip('.')}. {self.hint}".rstrip()
+
 
 class StopRun(SoloError):
     """Ends the run with `status`, the program's exit status."""
@@ -6465,9 +6470,7 @@ class Session:
         try:
             outcome = self._until_done()
         except StopRun as stop:
-            outcome = self._outcome(
-                stop.code, stop.status, " ".join(filter(None, (stop.sentence, stop.hint)))
-            )
+            outcome = self._outcome(stop.code, stop.status, stop.told)
         except KeyboardInterrupt:
             outcome = self._outcome(Interrupted.code, Interrupted.status, "stopped by Ctrl-C or a signal")
         except (OSError, SystemExit) as fault:  # a closed terminal, which rich makes an exit: nobody sees it
@@ -6647,7 +6650,7 @@ def lines_of(step: Step) -> list[tuple[str, str]]:
     """A step as labelled lines: the same words on every terminal."""
     decision, receipt = step.decision, step.receipt
     if isinstance(step.verdict, Refusal):
-        verdict = "refused: " + " ".join(filter(None, (receipt.message, receipt.hint)))
+        verdict = f"refused: {receipt.message.rstrip('.')}. {receipt.hint}".rstrip()
     else:
         verdict = "permitted"
     done = [receipt.delivery, receipt.mechanism, receipt.code, receipt.message]
@@ -6727,7 +6730,7 @@ class TerminalPerson:
             )
 
     def _line(self, prompt: str) -> str:
-        with suppress(ImportError):
+        if sys.platform != "win32":
             import termios
 
             with suppress(termios.error, OSError):  # what was typed before the question does not answer it
@@ -7313,6 +7316,7 @@ def demo_move(desk: Mapping[str, Json], said: str) -> tuple[str, str, str, str]:
         (adding, "click", "save", "", "Both fields are filled; Save adds the order."),
         (removing and hidden, "scroll", "list", "down 3", f"Order {TWICE} must be further down."),
         (removing and not chosen, "click", "row", "", f"I see order {TWICE} and select it."),
+        (removing and "the person said no" in said, "fail", "", "Delete was refused.", "I was told not to."),
         (removing, "click", "delete", "", f"Order {TWICE} is selected; I click Delete."),
         (not stock, "tool", "", call, "The desk is done; the stock tool knows the rest."),
         (True, "finish", "", answer, "All three parts are done."),
@@ -7494,6 +7498,7 @@ $verbs
 
 Every act answers with a receipt: ok, then data or error, and disposition {delivery, retry}.
     not_delivered          nothing was sent                          retry safe
+    unknown                nobody can say                            retry unknown
     delivery_uncertain     it may have happened; look before acting  retry unsafe
     delivered_unverified   sent, and not read back                   retry unsafe
     delivered_verified     sent, and read back                       retry unsafe
@@ -7937,6 +7942,11 @@ def do_demo(argv: Sequence[str]) -> int:
                 job_parser().parse_args(arguments), None if args.ask else ScriptedPerson(say)
             )
             faults = demo_faults(folder, outcome.result)
+            if outcome.word in (
+                Interrupted.code,
+                GaveUp.code,
+            ):  # a person ended it: there is nothing to prove
+                return outcome.status
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for fault in faults:
@@ -7994,11 +8004,10 @@ def run_job(argv: Sequence[str]) -> int:
     listed = "\n".join(
         f"  {name:<8} {command.meaning}" for name, command in COMMANDS.items() if command.meaning
     )
-    args = job_parser(f"commands:\n{listed}\n\n{EXITS}").parse_args(argv)
     try:
-        return job(args)[0].status
+        return job(job_parser(f"commands:\n{listed}\n\n{EXITS}").parse_args(argv))[0].status
     except StopRun as stop:
-        if args.json:
+        if "--json" in argv:
             show({"result": None, "outcome": stop.code, "message": stop.sentence, "status": stop.status})
         raise
 
@@ -8018,8 +8027,10 @@ def dispatch(argv: Sequence[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         raise Usage(f"there is no command {name!r}", f"Did you mean {near[0]}?" if near else "See --help.")
     command, rest = (COMMANDS[name], rest) if name else (JOB, rest or ["--help"])
-    if command.needs and not {"-h", "--help", "--version"} & set(rest):
-        relaunch(home_folder(), Path(__file__).resolve(), argv, command.needs)
+    home, file = home_folder(), Path(__file__).resolve()
+    needs = NEEDED if name == "doctor" and environment_ready(home, file) else command.needs
+    if needs and not {"-h", "--help", "--version"} & set(rest):
+        relaunch(home, file, argv, needs)
     return command.run(rest)
 
 
@@ -8031,7 +8042,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return dispatch(sys.argv[1:] if argv is None else argv)
     except StopRun as stop:
-        say(" ".join(filter(None, (f"agent_solo: {stop.sentence}", stop.hint))))
+        say(f"agent_solo: {stop.told}")
         return stop.status
     except KeyboardInterrupt:
         say("agent_solo: stopped")

@@ -159,3 +159,27 @@ def test_setup_with_nobody_to_ask_changes_nothing(tmp_path: Path) -> None:
     ran = solo(tmp_path, "setup")
     assert ran.returncode == 2
     assert not (tmp_path / "home" / "venv").exists()
+
+
+def test_with_json_a_wrong_option_is_an_object_too(tmp_path: Path) -> None:
+    ran = solo(tmp_path, "--task", "x", "--confirm", "nevr", "--json")
+    assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (2, "usage")
+
+
+def test_a_sentence_ends_before_the_next_move_begins(tmp_path: Path) -> None:
+    assert "'dcotor'. Did you mean doctor?" in solo(tmp_path, "dcotor").stderr
+
+
+def test_doctor_goes_into_the_private_environment_as_soon_as_it_is_ready(tmp_path: Path) -> None:
+    from agent_solo import environment_stamp
+
+    folder = tmp_path / "home" / "venv" / "bin"
+    folder.mkdir(parents=True)
+    python = folder / "python"
+    python.write_text('#!/bin/sh\necho moved in "$@"\n')
+    python.chmod(0o755)
+    (folder.parent / "agent_solo.stamp").write_text(environment_stamp(tmp_path / "home", FILE))
+    bare = [sys.executable, "-I", "-S", str(FILE), "doctor"]  # an interpreter without packages
+    env = {"PATH": os.environ["PATH"], "AGENT_SOLO_HOME": str(tmp_path / "home")}
+    ran = subprocess.run(bare, env=env, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, f"moved in {FILE} doctor\n")
