@@ -3301,8 +3301,9 @@ class X11Host(Hands):
 
     def _guard(self, inner: Any) -> None:
         """A signal in the midst of these would leave Xlib with its locks taken, and waiting for itself."""
-        inner.socket, whole = Wire(inner.socket), self._clock.whole()
-        inner.send_request, inner.send_and_recv = map(whole, (inner.send_request, inner.send_and_recv))
+        if not isinstance(inner.socket, Wire):  # pyautogui's connection outlives a host
+            inner.socket, whole = Wire(inner.socket), self._clock.whole()
+            inner.send_request, inner.send_and_recv = map(whole, (inner.send_request, inner.send_and_recv))
 
     def _plugs(self) -> list[Any]:
         """What RandR calls outputs, the primary one first."""
