@@ -50,7 +50,13 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     referencing          17        (a part of jsonschema)
     rich                 18        prints
     termios              18        forgets the keys pressed before a question
-    open                 16 19     writes the run's folder and its own home, ~/.agent_solo
+    open                 16        writes the run's folder, in its own home, ~/.agent_solo
+    mkdir                10 15 16  makes that home and its folders
+    write_text           10 15 19 notes there what is held, what a server refused, what was set up
+    touch                15        makes such a note private before it is written
+    write_bytes          20        writes the demo's files
+    unlink               10        removes the note of what is held
+    mkdtemp, rmtree      21        makes the demo's temporary folder, and removes it
     os                   10 15 16 17 19 21 22  ends what it started with its children; keeps its files private
 
 tests/test_architecture.py reads this table: what it does not name, this file does not import.
@@ -122,10 +128,10 @@ __version__ = "0.1.0"
 # ==============================================================================
 #
 #   SoloError
-#     StopRun           ends the run; the person reads it; caught once, in main
+#     StopRun           ends the run; the person reads it; Session.run makes it the Outcome, main a sentence
 #       Usage 2   MissingPart 3   ModelUnusable 4   PersonNeeded 5   Interrupted 130
 #       GaveUp 1   Stuck 1   LimitReached 1   Invalid 1
-#     TellModel         ends one action; the model reads it; caught in Policy.judge and in Session.act
+#     TellModel         ends one action; the model reads it, in a Refusal or a Receipt
 
 
 class SoloError(Exception):
@@ -6433,11 +6439,8 @@ class Ending:
         if fault and self._told == self.TOLD:
             raise Invalid(f"the result never fitted the schema: {fault}")
         self._told += bool(fault)
-        return (
-            f"the result does not fit the schema {fault}. Finish again with the whole corrected JSON."
-            if fault
-            else ""
-        )
+        told = f"the result does not fit the schema {fault}. Finish again with the whole corrected JSON."
+        return told if fault else ""
 
 
 class Session:
@@ -6550,18 +6553,23 @@ class Session:
         return verdict
 
     def _ask(self, question: Question, windows: Sequence[Window]) -> Permit | Refusal:
-        """Put the question; then give the keyboard back to the window that had it, and see that it has it."""
+        """Put the question; a yes counts only if the window that had the keyboard has it again."""
         answer = self._policy.answered(question, self._person.allows(question))
+        lost = self._give_back(windows)
+        if lost and isinstance(answer, Permit):
+            return Refusal(action=answer.action, code=lost.code, message=lost.sentence, counts=False)
+        return answer
+
+    def _give_back(self, windows: Sequence[Window]) -> TellModel | None:
+        """Give the keyboard to the window that had it before a person was asked, or say why not."""
         focused = next((window for window in windows if window.focused), None)
         current = next((window for window in self._host.windows() if window.focused), None)
-        if isinstance(answer, Permit) and focused and (current is None or current.id != focused.id):
+        if focused and (current is None or current.id != focused.id):
             try:
                 self._host.focus(focused)
             except TellModel as lost:
-                return Refusal(
-                    action=question.permit.action, code=lost.code, message=lost.sentence, counts=False
-                )
-        return answer
+                return lost
+        return None
 
     def _yield(self) -> None:
         """Wait until the person has left the pointer alone for two seconds."""
@@ -6574,7 +6582,7 @@ class Session:
                 last, since = here, self._clock.now()
 
     def act(self, verdict: Permit | Refusal, before: Snapshot) -> Receipt:
-        """Carry out a Permit, once. The only place that catches TellModel."""
+        """Carry out a Permit, once; what a channel tells instead becomes the Receipt."""
         if isinstance(verdict, Refusal):
             command = verdict.action.verb if isinstance(verdict.action, Action) else "unreadable"
             return Receipt(
@@ -6586,8 +6594,11 @@ class Session:
                 hint=verdict.hint,
             )
         self._journal.intend(len(self._steps) + 1, verdict)
+        asking = self._host.windows() if verdict.action.verb == "ask" else ()
         try:
-            return self._channels[channel_of(verdict.action)].act(verdict, before)
+            receipt = self._channels[channel_of(verdict.action)].act(verdict, before)
+            self._give_back(asking)  # if it cannot be had, the guards see that before the next key
+            return receipt
         except TellModel as told:
             return Receipt(
                 command=verdict.action.verb,
@@ -7540,6 +7551,11 @@ class Parser(argparse.ArgumentParser):
         raise Usage(message, f"See {self.prog} --help.")
 
 
+def command_parser(name: str, meaning: str) -> Parser:
+    """The parser of one command."""
+    return Parser(prog=f"agent_solo.py {name}", description=meaning, allow_abbrev=False)
+
+
 # Every option of the job, as argparse takes it.
 OPTIONS: dict[str, dict[str, Any]] = {
     "--task": {
@@ -7834,9 +7850,7 @@ def job(args: argparse.Namespace, person: Person | None = None) -> tuple[Outcome
 
 def do_setup(argv: Sequence[str]) -> int:
     """Bring what this machine lacks."""
-    parser = Parser(
-        prog="agent_solo.py setup", description="Make the private environment; install what is missing."
-    )
+    parser = command_parser("setup", "Make the private environment; install what is missing.")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--no-screen", action="store_true", help="leave out what only a machine without a screen needs"
@@ -7860,9 +7874,7 @@ def do_setup(argv: Sequence[str]) -> int:
 
 def do_doctor(argv: Sequence[str]) -> int:
     """Say for each part: works, or what to do."""
-    parser = Parser(
-        prog="agent_solo.py doctor", description="What works on this machine, and how to mend the rest."
-    )
+    parser = command_parser("doctor", "What works on this machine, and how to mend the rest.")
     parser.add_argument("--mcp", metavar="FILE", type=Path, help="look at this MCP config as well")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     args = parser.parse_args(argv)
@@ -7891,9 +7903,7 @@ def do_doctor(argv: Sequence[str]) -> int:
 
 def do_parse(argv: Sequence[str]) -> int:
     """What the parser makes of a model's reply on stdin."""
-    parser = Parser(
-        prog="agent_solo.py parse", description="Read a model's reply on stdin, print the action as JSON."
-    )
+    parser = command_parser("parse", "Read a model's reply on stdin, print the action as JSON.")
     parser.add_argument(
         "--coords", metavar="UNIT[,yx]", default="px", help="px, 1000, 999, 1 or percent (px)"
     )
@@ -7914,9 +7924,7 @@ def do_parse(argv: Sequence[str]) -> int:
 
 def do_guide(argv: Sequence[str]) -> int:
     """How to use this file, in its own version."""
-    Parser(prog="agent_solo.py guide", description="How to use this file, in its own version.").parse_args(
-        argv
-    )
+    command_parser("guide", "How to use this file, in its own version.").parse_args(argv)
     print(
         GUIDE.substitute(version=__version__, home=home_folder(), verbs=describe_verbs(), exits=EXITS), end=""
     )
@@ -7925,9 +7933,7 @@ def do_guide(argv: Sequence[str]) -> int:
 
 def do_demo(argv: Sequence[str]) -> int:
     """The real loop on a small order desk, with a scripted model; then the proof."""
-    parser = Parser(
-        prog="agent_solo.py demo", description="The real loop on a small order desk, no key needed."
-    )
+    parser = command_parser("demo", "The real loop on a small order desk, no key needed.")
     parser.add_argument("--ask", action="store_true", help="you are asked before Delete, not a script")
     parser.add_argument(
         "--virtual", action="store_true", help="use a virtual screen even where there is a real one"
@@ -7943,11 +7949,8 @@ def do_demo(argv: Sequence[str]) -> int:
                 job_parser().parse_args(arguments), None if args.ask else ScriptedPerson(say)
             )
             faults = demo_faults(folder, outcome.result)
-            if outcome.word in (
-                Interrupted.code,
-                GaveUp.code,
-            ):  # a person ended it: there is nothing to prove
-                return outcome.status
+            if outcome.word in (Interrupted.code, GaveUp.code):
+                return outcome.status  # a person ended it: there is nothing to prove
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for fault in faults:
@@ -8036,7 +8039,7 @@ def dispatch(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status. The only place, but for Session.run, that catches StopRun."""
+    """Run one command; returns the exit status. What stops it is one sentence."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a cp1252 console must not break on a word

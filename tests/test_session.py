@@ -265,3 +265,17 @@ def test_ask_and_wait(tmp_path: Path) -> None:
     outcome = bench.run()
     assert outcome.steps[0].receipt.message == "the person answered: blue"
     assert bench.clock.slept == [2.0]
+
+
+@pytest.mark.parametrize(
+    "action", [Action(verb="ask", parameter="which?"), Action(verb="keypress", parameter="alt+f4")]
+)
+def test_the_keyboard_goes_back_after_a_no_and_after_an_open_question(tmp_path: Path, action: Action) -> None:
+    bench = Bench(tmp_path, action, FINISH, FINISH, person=(False,))
+    shell = Window(id="t", title="terminal", app="xterm", pid=1, box=OTHER.box, own=True, focused=True)
+    desk = Window(id="w1", title="Order desk", app="desk", pid=10, box=DESK.box)
+    asked = bench.person._next
+    bench.person._next = lambda q: (setattr(bench.host, "stack", [shell, desk]), asked(q))[1]  # type: ignore[method-assign]
+    bench.run()
+    assert bench.host.done == [("focus", "Order desk")]
+    assert not bench.pixels.permits
