@@ -353,6 +353,11 @@ class Element:
     box: Box | None = None
     window: str = ""  # Window.id
     native: tuple[str, ...] = ()
+    description: str = ""
+    actions: tuple[str, ...] = ()  # verbs it takes without pointer and keyboard
+    path: tuple[int, ...] = ()  # which child of which child, from its window down
+    children: int = 0  # how many it has, listed or not
+    cut: bool = False  # some of what is below it was not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
