@@ -5147,7 +5147,11 @@ UNSENT = {"ConnectTimeout", "NewConnectionError", "ValueError"}  # urllib3's rea
 STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[\]}])', re.DOTALL)
 LOOPBACK = re.compile(r"(?i)https?://(localhost|127\.|\[::1\])")  # no proxy on the way there
-VARIABLE = re.compile(r"\$\{(?:env:|input:)?([\w.-]+?)(?::-([^}]*))?\}")
+# ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}; OpenCode's {env:VAR}
+VARIABLE = re.compile(r"\$\{(?:env:|input:)?([\w.-]+?)(?::-([^}]*))?\}|(?<!\$)\{env:([\w.-]+)\}")
+ROOTS = ("mcpServers", "servers", "mcp_servers", "context_servers", "mcp.servers", "amp.mcpServers")
+# What a project brings with it; nobody named these, so a person is asked before they start programs.
+PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 BASE64 = re.compile(r"(?<![A-Za-z0-9+/])(?:data:[\w.+/-]+;base64,)?[A-Za-z0-9+/]{2000,}={0,2}")
 # By their first bytes: a model's server refuses a picture under the wrong name.
 PICTURES = {rb"\x89PNG": "png", rb"\xff\xd8\xff": "jpeg", rb"GIF8": "gif", rb"(?s:RIFF....WEBP)": "webp"}
@@ -5172,6 +5176,10 @@ class ServerConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
     timeout: float = CALL_LIMIT
+    oauth: Mapping[str, str] = field(default_factory=dict, repr=False)  # keys in small letters, see OAuth
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    sampling: bool = False  # it may use the model without asking the person
     problem: str = ""
 
 
@@ -5206,61 +5214,145 @@ def spawn(*works: Callable[[], None]) -> list[threading.Thread]:
     return threads
 
 
+class Filling:
+    """Fills in the variables of one entry; `missing` names the first that is not set. Never raises."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.missing, self._values = "", values
+
+    def text(self, given: Json) -> str:
+        """One value as text; what a variable holds is not looked at again."""
+        return VARIABLE.sub(self._value, given if isinstance(given, str) else json.dumps(given))
+
+    def words(self, given: Json) -> list[str]:
+        """A list, or one value, as texts."""
+        return [self.text(word) for word in (given if isinstance(given, list) else [given] if given else [])]
+
+    def table(self, given: Json) -> dict[str, str]:
+        """An object's values as texts."""
+        return {key: self.text(word) for key, word in object_in(given).items() if word is not None}
+
+    def named(self, given: Json) -> str:
+        """The value of the variable of this name."""
+        return self.text(f"${{{given}}}") if given and isinstance(given, str) else ""
+
+    def _value(self, match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        if name not in self._values and match[2] is None:
+            self.missing = self.missing or name
+        return self._values.get(name) or match[2] or ""
+
+
+def env_file(path: Path) -> dict[str, str]:
+    """The NAME=VALUE lines of a file. Raises OSError, ValueError."""
+    lines = (line.strip().removeprefix("export ") for line in path.read_text("utf-8-sig").splitlines())
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def seconds_in(entry: Mapping[str, Json]) -> float:
+    """How long a call may take. Gemini writes milliseconds, Cline and Codex seconds."""
+    given = next((entry[key] for key in ("timeout", "tool_timeout_sec") if entry.get(key)), None)
+    limit = given if isinstance(given, (int, float)) and given > 0 else CALL_LIMIT
+    return limit / 1000 if limit >= 1000 else limit
+
+
+def token_variable(name: str) -> str:
+    """The environment variable that holds a server's token: MCP_NAME_TOKEN."""
+    return f"MCP_{re.sub('[^A-Z0-9]+', '_', name.upper())}_TOKEN"
+
+
+def sent_headers(
+    name: str, entry: Mapping[str, Json], fill: Filling, values: Mapping[str, str]
+) -> dict[str, str]:
+    """The headers of an entry, and a token that is named by a variable or lies in MCP_NAME_TOKEN."""
+    headers = {**fill.table(entry.get("headers")), **fill.table(entry.get("http_headers"))}
+    headers |= {
+        key: fill.named(variable) for key, variable in object_in(entry.get("env_http_headers")).items()
+    }
+    own = values.get(token_variable(name), "")
+    token = fill.named(entry.get("bearer_token_env_var")) or own
+    if token and "authorization" not in map(str.lower, headers):
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
 def configure(name: str, entry: Mapping[str, Json], folder: Path, values: Mapping[str, str]) -> ServerConfig:
     """One entry, in the words of whichever client, its variables filled in. Never raises."""
-    unset: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values and match[2] is None:
-            unset.append(match[1])
-        return values.get(match[1]) or match[2] or ""
-
-    def fill(given: Json) -> str:
-        return VARIABLE.sub(value, given if isinstance(given, str) else json.dumps(given))
+    fill, problem = Filling(values), ""
+    env: dict[str, str] = {}
 
     def first(*keys: str) -> Json:
         return next((entry[key] for key in keys if entry.get(key)), None)
 
-    def words(given: Json) -> list[str]:
-        return [fill(word) for word in (given if isinstance(given, list) else [given] if given else [])]
-
-    def table(given: Json) -> dict[str, str]:
-        return {key: fill(word) for key, word in object_in(given).items() if word is not None}
-
-    limit = first("timeout")
-    limit = limit if isinstance(limit, (int, float)) and limit > 0 else CALL_LIMIT
-    command, url = words(first("command")) + words(first("args")), words(first("url", "serverUrl", "httpUrl"))
+    program = first("command")
+    inner = object_in(program)  # Zed writes {"path": …, "args": […], "env": {…}}
+    command = fill.words(inner.get("path") if inner else program)
+    command += fill.words(first("args") or inner.get("args"))
+    url = "".join(fill.words(first("url", "serverUrl", "httpUrl")))
+    place = "".join(fill.words(first("envFile")))
+    try:
+        env = env_file(folder / place) if place else {}
+    except (OSError, ValueError) as fault:
+        problem = f"its envFile cannot be read: {fault}"
+    env |= {str(key): values[str(key)] for key in array_in(first("env_vars")) if str(key) in values}
+    env |= fill.table(first("env", "environment") or inner.get("env"))
+    cwd = "".join(str(folder / place) for place in fill.words(first("cwd")))
+    headers = sent_headers(name, entry, fill, values) if url else {}
+    oauth = {
+        re.sub("[^a-z]", "", key.lower()): word for key, word in object_in(first("oauth", "auth")).items()
+    }
     nothing = "" if command or url else "it has no command and no url"
     return ServerConfig(
         name=name,
         command=tuple(command),
-        url="".join(url),
-        env=table(first("env", "environment")),
-        headers=table(first("headers", "http_headers")),
-        cwd="".join(str(folder / place) for place in words(first("cwd"))),
-        timeout=limit / 1000 if limit >= 1000 else limit,  # Gemini writes milliseconds, Cline seconds
-        problem=f"{unset[0]} is not set" if unset else nothing,
+        url=url,
+        env=env,
+        headers=headers,
+        cwd=cwd,
+        timeout=seconds_in(entry),
+        oauth={key: " ".join(fill.words(word)) for key, word in oauth.items()},
+        only=tuple(fill.words(first("includeTools", "enabled_tools", "tools"))),
+        without=tuple(fill.words(first("excludeTools", "disabled_tools", "disabledTools"))),
+        sampling=entry.get("sampling") is True,
+        problem=f"{fill.missing} is not set" if fill.missing else problem or nothing,
     )
+
+
+def parsed_config(path: Path) -> dict[str, Json]:
+    """A config file as an object: JSON with comments and trailing commas, or TOML. Raises Usage."""
+    try:
+        raw = path.read_bytes()
+        text = raw.decode(json.detect_encoding(raw))
+        if path.suffix == ".toml":
+            with needing("tomllib", "to read TOML (it comes with Python 3.11)"):
+                toml: Any = importlib.import_module("tomllib")
+            return object_in(toml.loads(text))
+        for pattern in (STRING_OR_COMMENT, STRING_OR_COMMA):  # blanks instead, so that positions stay true
+            text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        return object_in(json.loads(text))
+    except (OSError, ValueError) as fault:  # all of them name the line, the byte or the reason
+        raise Usage(f"{path} cannot be read: {fault}.") from fault
+
+
+def entries_in(root: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    """Every server's entry, under whichever key a client keeps them."""
+    inner = object_in(root.get("mcp"))  # OpenCode: the servers; VS Code's settings: {"servers": …}
+    here = object_in(object_in(root.get("projects")).get(str(Path.cwd())))  # ~/.claude.json
+    tables = [root.get(key) for key in ROOTS]
+    tables += [inner.get("servers", inner), here.get("mcpServers")]
+    return {name: object_in(entry) for table in tables for name, entry in object_in(table).items()}
 
 
 def read_servers(path: Path, environ: Mapping[str, str]) -> tuple[ServerConfig, ...]:
     """The servers in a config file of any MCP client. Raises Usage; a bad entry spoils only itself."""
-    try:
-        raw = path.read_bytes()
-        text = raw.decode(json.detect_encoding(raw))
-        for pattern in (STRING_OR_COMMENT, STRING_OR_COMMA):  # blanks instead, so that positions stay true
-            text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-        root = object_in(json.loads(text))
-    except (OSError, ValueError) as fault:  # all of them name the line, the byte or the reason
-        raise Usage(f"{path} cannot be read: {fault}.") from fault
-    tables = [object_in(root.get(key)) for key in ("mcpServers", "servers", "mcp_servers")]
-    if not any(tables):
+    entries = entries_in(parsed_config(path))
+    if not entries:
         raise Usage(f"{path} names no servers.", 'It looks like {"mcpServers": {"NAME": {"command": "…"}}}.')
     folder = path.absolute().parent
     # .vscode/mcp.json speaks of the folder around it
     project = folder.parent if folder.name.startswith(".") else folder
     values = {**environ, "userHome": str(Path.home()), "workspaceFolder": str(project)}
-    entries = {name: object_in(entry) for table in tables for name, entry in table.items()}
     off = {name for name, one in entries.items() if one.get("disabled") or one.get("enabled") is False}
     return tuple(configure(name, one, folder, values) for name, one in entries.items() if name not in off)
 
@@ -5565,10 +5657,16 @@ class Server:
             page = link.ask("tools/list", params, limit=end - self._clock.now())
             for offer in map(object_in, array_in(page.get("tools"))):
                 task = object_in(offer.get("execution")).get("taskSupport")
-                if isinstance(offer.get("name"), str) and task != "required":  # that refuses a plain call
+                # "required" refuses a plain call
+                if isinstance(offer.get("name"), str) and task != "required" and self._wanted(offer["name"]):
                     found.setdefault(offer["name"], offer)
             cursors.append(page.get("nextCursor") or None)
         self.offers = found
+
+    def _wanted(self, name: str) -> bool:
+        """Whether the config lets this tool in; "*" is every tool."""
+        only, without = self.config.only, self.config.without
+        return (not only or name in only or "*" in only) and name not in without
 
     def call(self, tool: str, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
         """The result of one call. Sent again, twice at most, only while nothing was delivered."""

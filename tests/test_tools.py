@@ -723,3 +723,57 @@ def test_a_bad_file_says_where(tmp_path: Path, text: str | bytes, sentence: str)
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(solo.Usage, match=r"cannot be read: .*No such file"):
         solo.read_servers(tmp_path / "none.json", {})
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"context_servers": {"a": {"command": {"path": "p", "args": ["q"], "env": {"K": "v"}}}}},
+        {"mcp": {"a": {"type": "local", "command": ["p", "q"], "environment": {"K": "v"}}}},
+        {"mcp": {"inputs": [], "servers": {"a": {"command": "p", "args": ["q"], "env": {"K": "v"}}}}},
+        {"mcp.servers": {"a": {"command": "p", "args": ["q"], "env": {"K": "v"}}}},
+    ],
+)
+def test_every_clients_shape_is_read(tmp_path: Path, root: dict[str, Any]) -> None:
+    (config,) = read(tmp_path, json.dumps(root))
+    assert (config.name, config.command, config.env, config.problem) == ("a", ("p", "q"), {"K": "v"}, "")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python reads TOML from 3.11 on")
+def test_codex_toml_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[mcp_servers.a]\nurl = "http://h"\nbearer_token_env_var = "T"\ntool_timeout_sec = 90\n'
+        'env_http_headers = { X = "XV" }\nenabled_tools = ["one"]\n'
+    )
+    (config,) = solo.read_servers(path, {"T": "secret", "XV": "x"})
+    assert config.headers == {"Authorization": "Bearer secret", "X": "x"}
+    assert (config.timeout, config.only) == (90, ("one",))
+    assert solo.read_servers(path, {"XV": "x"})[0].problem == "T is not set"
+
+
+def test_a_token_in_the_environment_is_sent_unless_one_is_configured(tmp_path: Path) -> None:
+    entries = {
+        "my ledger": {"url": "http://h"},
+        "own": {"url": "http://h", "headers": {"authorization": "Basic x"}},
+        "local": {"command": "x"},
+    }
+    environ = {"MCP_MY_LEDGER_TOKEN": "t", "MCP_OWN_TOKEN": "t", "MCP_LOCAL_TOKEN": "t"}
+    headers = [config.headers for config in read(tmp_path, json.dumps({"mcpServers": entries}), **environ)]
+    assert headers == [{"Authorization": "Bearer t"}, {"authorization": "Basic x"}, {}]
+
+
+def test_an_env_file_is_read_and_a_missing_one_spoils_only_its_server(tmp_path: Path) -> None:
+    (tmp_path / "keys.env").write_text("# mine\nexport A=1\nB='two words'\n")
+    entries = {
+        "a": {"command": "x", "envFile": "keys.env", "env": {"A": "2"}},
+        "b": {"command": "x", "envFile": "no"},
+    }
+    a, b = read(tmp_path, json.dumps({"mcpServers": entries}))
+    assert a.env == {"A": "2", "B": "two words"}
+    assert b.problem.startswith("its envFile cannot be read")
+
+
+def test_tools_that_the_config_leaves_out_are_not_offered(tmp_path: Path, start: Make) -> None:
+    some = start(faulty("none", "a", only=("echo", "refuse"), without=("refuse",)))
+    assert list(some.tools) == ["a__echo"]
