@@ -76,6 +76,9 @@ class FakeHost:
     def windows(self) -> tuple[Window, ...]:
         return tuple(self.stack)
 
+    def birth(self, pid: int) -> str:
+        return f"b{pid}"
+
     def window_at(self, point: ScreenPoint) -> Window | None:
         return next((w for w in self.stack if w.box.contains(point)), None)
 
