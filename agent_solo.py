@@ -114,7 +114,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, Protocol, TextIO, TypeVar
 from unicodedata import category, normalize
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus, urljoin, urlsplit
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -618,6 +618,13 @@ class Person(Protocol):
 
     def answers(self, question: str) -> str:
         """Put an open question. Raises PersonNeeded if nobody can be asked."""
+
+
+class Asker(Protocol):
+    """Whoever answers what a tool server asks back while it works."""
+
+    def asked(self, server: str, method: str, params: Mapping[str, Json]) -> Mapping[str, Json]:
+        """The result of elicitation/create or sampling/createMessage. Raises TellModel to refuse."""
 
 
 class Clock(Protocol):
@@ -5292,6 +5299,7 @@ class Pages:
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 START_LIMIT, CALL_LIMIT = 60.0, 30.0  # seconds; a first `npx -y` downloads
+READY_LIMIT, HARD_LIMIT = 5.0, 600.0  # seconds a run's start waits; a call may take, whatever its progress
 TICK = 0.1  # seconds between two looks at the clock while waiting
 MOST_BYTES, MOST_PAGES = 64 * 2**20, 100  # of one answer, of one list
 HEAD, TAIL = 6_000, 1_500  # characters the model is given of a longer text
@@ -5334,6 +5342,10 @@ class ServerConfig:
     without: tuple[str, ...] = ()
     sampling: bool = False  # it may use the model without asking the person
     problem: str = ""
+
+
+# The headers that answer a server's 401 and its WWW-Authenticate, or None if there are none to be had.
+Authorize = Callable[[ServerConfig, str], "Mapping[str, str] | None"]
 
 
 def json_in(text: str | bytes) -> Json:
@@ -5510,20 +5522,36 @@ def read_servers(path: Path, environ: Mapping[str, str]) -> tuple[ServerConfig, 
     return tuple(configure(name, one, folder, values) for name, one in entries.items() if name not in off)
 
 
+class Pending:
+    """A request without its answer yet, and until when it is waited for."""
+
+    def __init__(self, limit: float, now: float) -> None:
+        self.answer: queue.SimpleQueue[Json] = queue.SimpleQueue()
+        self.limit, self.end, self.most = limit, now + limit, now + max(limit, HARD_LIMIT)
+
+    def alive(self, now: float) -> None:
+        """Wait for the whole limit again, but never longer than the hard one."""
+        self.end = min(now + self.limit, self.most)
+
+    def spared(self, seconds: float) -> None:
+        """Do not count these seconds: a person was being asked."""
+        self.end, self.most = self.end + seconds, self.most + seconds
+
+
 class Link:
     """JSON-RPC with one server. `gone` says how the connection ended; `stale`, that the tools changed."""
 
     send: Callable[[Mapping[str, Json]], None]  # a wire's own; never waits for an answer, never raises
     close: Callable[[], None]
 
-    def __init__(self, config: ServerConfig, clock: Clock) -> None:
+    def __init__(self, config: ServerConfig, clock: Clock, asker: Asker | None = None) -> None:
         self.name, self.gone, self.stale, self.version = config.name, "", False, ""
-        self._clock = clock
+        self._clock, self._asker, self._asking = clock, asker, 0
         here = Path.cwd() / config.cwd
         self._roots = [{"uri": here.resolve().as_uri(), "name": here.name}]
         self._numbers = itertools.count(1)
         self._reached = 0  # the last request that may have arrived
-        self._waiting: dict[str, queue.SimpleQueue[Json]] = {}  # keyed by text: some servers answer "7" to 7
+        self._waiting: dict[str, Pending] = {}  # keyed by text: some servers answer "7" to 7
 
     def tell(self, method: str, params: Mapping[str, Json]) -> None:
         """Send what has no answer."""
@@ -5531,21 +5559,32 @@ class Link:
 
     def ask(self, method: str, params: Mapping[str, Json], *, limit: float) -> Mapping[str, Json]:
         """The server's result. Raises TellModel for its error, its end, or `limit` seconds of silence."""
-        number, end = next(self._numbers), self._clock.now() + limit
-        answer = self._waiting[str(number)] = queue.SimpleQueue()
+        number = next(self._numbers)
+        pending = self._waiting[str(number)] = Pending(limit, self._clock.now())
+        params = {**params, "_meta": {"progressToken": number}} if method == "tools/call" else params
+        reason = "stopped"
         try:
             if self.gone:
+                reason = ""
                 raise self.trouble(self.gone)
             self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-            while self._clock.now() < end:
-                with suppress(queue.Empty):
-                    return self._result(answer.get(timeout=TICK))
-                self._clock.sleep(0)  # a stop is heard here
+            message = self._awaited(pending)
+            reason = "timed out" if message is None else ""
         finally:
             del self._waiting[str(number)]
-        if method != "initialize":  # Cancellation: it "MUST NOT be cancelled"
-            self.tell("notifications/cancelled", {"requestId": number, "reason": "timed out"})
+            if reason and method != "initialize":  # Cancellation: it "MUST NOT be cancelled"
+                self.tell("notifications/cancelled", {"requestId": number, "reason": reason})
+        if message is not None:
+            return self._result(message)
         raise self.trouble(f"did not answer {method} within {limit:.3g} s", code="TIMEOUT", sent=True)
+
+    def _awaited(self, pending: Pending) -> Json:
+        """The answer, or None when its time is over. Raises Interrupted."""
+        while self._clock.now() < pending.end or self._asking:
+            with suppress(queue.Empty):
+                return pending.answer.get(timeout=TICK)
+            self._clock.sleep(0)  # a stop is heard here
+        return None
 
     def _result(self, message: Json) -> Mapping[str, Json]:
         if isinstance(message, TellModel):
@@ -5564,8 +5603,8 @@ class Link:
 
     def fail(self, number: Json, fault: TellModel) -> None:
         """Let this be the answer to a request, unless one came before it."""
-        if waiting := self._waiting.get(str(number)):
-            waiting.put(fault)
+        if pending := self._waiting.get(str(number)):
+            pending.answer.put(fault)
 
     def lost(self, why: str) -> None:
         """The connection ended: whoever waits is told, and nobody waits again."""
@@ -5580,25 +5619,55 @@ class Link:
         if not isinstance(message, dict) or not ("method" in message or "id" in message):
             return False
         if "method" in message:
-            self._serve(str(message["method"]), message.get("id"))
-        elif waiting := self._waiting.get(str(message["id"])):
-            waiting.put(message)
+            self._serve(str(message["method"]), message.get("id"), object_in(message.get("params")))
+        elif pending := self._waiting.get(str(message["id"])):
+            pending.answer.put(message)
         return True
 
-    def _serve(self, method: str, number: Json) -> None:
+    def _serve(self, method: str, number: Json, params: Mapping[str, Json]) -> None:
         if number is None:
             self.stale = self.stale or method == "notifications/tools/list_changed"
+            pending = self._waiting.get(str(params.get("progressToken")))
+            if method == "notifications/progress" and pending:
+                pending.alive(self._clock.now())
             return
-        result = {"ping": {}, "roots/list": {"roots": self._roots}}.get(method)
-        refusal = {"error": {"code": -32601, "message": f"this client does not offer {method}"}}
-        self.send({"jsonrpc": "2.0", "id": number, **(refusal if result is None else {"result": result})})
+        if self._asker and method in ("elicitation/create", "sampling/createMessage"):
+            self._asking += 1  # before the thread runs, so that no limit passes in between
+            spawn(partial(self._put, self._asker, method, number, params))
+            return
+        offered = {
+            "ping": {},
+            "roots/list": {"roots": self._roots},
+            "elicitation/create": {"action": "decline"},
+        }
+        self._reply(number, offered.get(method), f"this client does not offer {method}")
+
+    def _put(self, asker: Asker, method: str, number: Json, params: Mapping[str, Json]) -> None:
+        """Put the server's question, and answer it; the time it takes counts for no request."""
+        began, result, refusal = self._clock.now(), None, "it could not be asked"
+        try:
+            result = dict(asker.asked(self.name, method, params))
+        except SoloError as fault:  # of a stop, the main thread hears too
+            refusal = fault.sentence
+        finally:
+            for pending in list(self._waiting.values()):
+                pending.spared(self._clock.now() - began)
+            self._asking -= 1
+            self._reply(number, result, refusal)
+
+    def _reply(self, number: Json, result: Json, refusal: str) -> None:
+        """Answer a request of the server's; without a result, with the refusal."""
+        error = {"error": {"code": -32601, "message": refusal}}
+        self.send({"jsonrpc": "2.0", "id": number, **(error if result is None else {"result": result})})
 
 
 class Pipe(Link):
     """Stdio: a child, one JSON message a line. Three threads, so that no full pipe stops the server or us."""
 
-    def __init__(self, config: ServerConfig, clock: Clock, environ: Mapping[str, str]) -> None:
-        super().__init__(config, clock)
+    def __init__(
+        self, config: ServerConfig, clock: Clock, environ: Mapping[str, str], asker: Asker | None = None
+    ) -> None:
+        super().__init__(config, clock, asker)
         inherited = {key: value for key, value in environ.items() if INHERITED.fullmatch(key)}
         env = {**inherited, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", **config.env}
         self._outbox: queue.SimpleQueue[Mapping[str, Json]] = queue.SimpleQueue()
@@ -5684,14 +5753,19 @@ def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
 class Post(Link):
     """Streamable HTTP: a message is a POST; what comes back is JSON, or a stream of events."""
 
-    def __init__(self, config: ServerConfig, clock: Clock) -> None:
-        super().__init__(config, clock)
+    def __init__(
+        self,
+        config: ServerConfig,
+        clock: Clock,
+        asker: Asker | None = None,
+        authorize: Authorize | None = None,
+    ) -> None:
+        super().__init__(config, clock, asker)
+        self._config, self._authorize = config, authorize
         with needing("requests", "to reach MCP servers over HTTP"):
             import requests
         self._url, self._limit = config.url, max(START_LIMIT, config.timeout)
         self._http = requests.Session()
-        # A redirected POST arrives as a GET, or at a stranger's with our headers.
-        self._request = partial(self._http.post, config.url, stream=True, allow_redirects=False)
         self._http.trust_env = not LOOPBACK.match(config.url)
         self._http.auth = lambda request: request  # else ~/.netrc replaces a configured Authorization
         own = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -5724,6 +5798,30 @@ class Post(Link):
             what = "broke the connection" if sent else "cannot be reached"
             self.fail(number, self.trouble(f"{what} ({type(reason).__name__})", sent=sent))
 
+    def _request(self, **what: Any) -> requests.Response:
+        """The answer to a POST; after a 401, to the same with the headers that `authorize` found."""
+        answer = self._redirected(**what)
+        if answer.status_code == 401 and self._authorize:
+            found = self._authorize(self._config, answer.headers.get("WWW-Authenticate", ""))
+            if found:
+                answer.close()
+                self._http.headers.update({key: value.encode() for key, value in found.items()})
+                return self._redirected(**what)
+        return answer
+
+    def _redirected(self, **what: Any) -> requests.Response:
+        """The answer of wherever 307 and 308 lead; never a stranger's, who would get our headers."""
+        url = self._url
+        for _ in range(5):
+            answer = self._http.post(url, stream=True, allow_redirects=False, **what)
+            target = urljoin(url, answer.headers.get("Location", ""))
+            same = urlsplit(target)[:2] == urlsplit(url)[:2]
+            if answer.status_code not in (307, 308) or not same or target == url:
+                break
+            answer.close()
+            url = target
+        return answer
+
     def _take(self, answer: requests.Response, number: Json) -> None:
         """Receive what one POST brought. Raises TellModel."""
         if "Mcp-Session-Id" in answer.headers:
@@ -5747,6 +5845,8 @@ class Post(Link):
         status, text = answer.status_code, next(answer.iter_content(2000), b"").decode("utf-8", "replace")
         if status < 400:
             text = f"its address is now {answer.headers.get('Location')}"
+        if status in (429, 503) and "Retry-After" in answer.headers:
+            text = f"try again after {answer.headers['Retry-After']} (Retry-After); {text}"
         if status in (401, 403):
             wants = answer.headers.get("WWW-Authenticate", "no WWW-Authenticate")
             text = f'{wants}; its "headers" in the config file need {{"Authorization": "Bearer ${{NAME}}"}}'
@@ -5770,8 +5870,17 @@ class Post(Link):
 class Server:
     """One configured server: started, listed, called, and started again when it has ended."""
 
-    def __init__(self, config: ServerConfig, clock: Clock, environ: Mapping[str, str]) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: ServerConfig,
+        clock: Clock,
+        environ: Mapping[str, str],
+        *,
+        asker: Asker | None = None,
+        authorize: Authorize | None = None,
+    ) -> None:
+        self.config, self.instructions, self.starting = config, "", False
+        self._asker, self._authorize, self._closed = asker, authorize, False
         self.link: Link | None = None
         self.offers: dict[str, Mapping[str, Json]] = {}
         self._clock, self._environ = clock, environ
@@ -5782,16 +5891,25 @@ class Server:
         if config.problem:
             sentence = f"The MCP server {quoted(config.name)} cannot be used: {config.problem}."
             raise TellModel("INVALID_ARGS", sentence)
-        link = self.link = Post(config, clock) if config.url else Pipe(config, clock, self._environ)
+        asker = self._asker
+        if config.url:
+            link: Link = Post(config, clock, asker, self._authorize)
+        else:
+            link = Pipe(config, clock, self._environ, asker)
+        self.link = link
+        if self._closed:  # while it was being started
+            link.close()
         client = {"name": "agent_solo", "version": __version__}
         # Roots are answered but not declared: server-filesystem would serve them instead of its own folders.
-        hello = {"protocolVersion": PROTOCOLS[0], "capabilities": {}, "clientInfo": client}
+        able: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}} if asker else {}
+        hello = {"protocolVersion": PROTOCOLS[0], "capabilities": able, "clientInfo": client}
         end = clock.now() + START_LIMIT
         try:
             answer = link.ask("initialize", hello, limit=START_LIMIT)
             link.version = str(answer.get("protocolVersion"))
             if link.version not in PROTOCOLS:
                 raise link.trouble(f"speaks revision {link.version}, not one of {', '.join(PROTOCOLS)}")
+            self.instructions = str(answer.get("instructions") or "")
             link.tell("notifications/initialized", {})
             if "tools" in object_in(answer.get("capabilities")):
                 self.learn(link, end=end)
@@ -5832,6 +5950,12 @@ class Server:
                 if not pauses or (fault.code, fault.delivery) != ("APP_UNRESPONSIVE", "not_delivered"):
                     raise
             self._clock.sleep(pauses.pop())
+
+    def close(self) -> None:
+        """End it, also when it is only being started."""
+        self._closed = True
+        if self.link:
+            self.link.close()
 
 
 def content_in(block: Json, keep: Callable[[bytes], Path]) -> str | Picture:
@@ -5893,18 +6017,28 @@ class Tools:
         base_environ: Mapping[str, str],
         *,
         keep: Keep,
+        asker: Asker | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
-        self._servers = {config.name: Server(config, clock, base_environ) for config in servers}
+        self._servers = {
+            config.name: Server(config, clock, base_environ, asker=asker, authorize=authorize)
+            for config in servers
+        }
         self._clock, self._watcher, self._keep = clock, watcher, keep
 
     def start(self) -> None:
-        """Start every server, side by side. One that fails is a sentence in `problems`, not an error."""
-        threads = spawn(*(partial(self._open, server) for server in self._servers.values()))
-        while running := [thread for thread in threads if thread.is_alive()]:
+        """Start every server, side by side; what takes long joins later, what fails is in `problems`."""
+        servers, end = list(self._servers.values()), self._clock.now() + READY_LIMIT
+        for server in servers:
+            server.starting = True
+        threads = spawn(*(partial(self._open, server) for server in servers))
+        while (running := [one for one in threads if one.is_alive()]) and self._clock.now() < end:
             running[0].join(TICK)
             self._clock.sleep(0)
+        for note in self._late():
+            self._watcher.note(note)
         self._name()
 
     def _open(self, server: Server) -> None:
@@ -5913,6 +6047,15 @@ class Tools:
         except SoloError as fault:  # of a stop, the main thread hears too
             self.problems.append(f"{fault.sentence} {fault.hint}".strip())
             self._watcher.note(self.problems[-1])
+        finally:
+            server.starting = False
+
+    def _late(self) -> list[str]:
+        """A sentence for each server that is not ready yet."""
+        late = [server.config.name for server in self._servers.values() if server.starting]
+        return [
+            f"The MCP server {quoted(name)} is still starting; its tools join when it is." for name in late
+        ]
 
     def _name(self) -> None:
         """Give each tool a name that every model's server takes: ^[a-zA-Z0-9_-]{1,64}$."""
@@ -5934,9 +6077,9 @@ class Tools:
 
     def look(self, *, acted: bool) -> Sight:  # noqa: ARG002
         """Nothing to see, but servers that failed and tools that are new; a changed list is read again."""
-        news, before = [], set(self.tools)
+        news, before = self._late(), set(self.tools)
         for server in self._servers.values():
-            if server.link and server.link.stale and not server.link.gone:
+            if server.link and server.link.stale and not server.link.gone and not server.starting:
                 try:
                     server.learn(server.link, end=self._clock.now() + CALL_LIMIT)
                 except TellModel as fault:
@@ -5962,7 +6105,7 @@ class Tools:
 
     def close(self) -> None:
         """End every server, side by side."""
-        for thread in spawn(*(server.link.close for server in self._servers.values() if server.link)):
+        for thread in spawn(*(server.close for server in self._servers.values())):
             thread.join(10)
 
 

@@ -184,7 +184,8 @@ def test_line_separators_and_half_characters_survive(start: Make) -> None:
 
 def test_the_server_may_ask_during_a_call(start: Make, tmp_path: Path) -> None:
     tools = start(faulty("none", calls=tmp_path / "calls", cwd=str(tmp_path)))
-    ping, roots, sampling, other = json.loads(call(tools, "asks").message)
+    ping, roots, sampling, other, elicited = json.loads(call(tools, "asks").message)
+    assert elicited == {"action": "decline"}  # nobody could be asked
     assert ping == {}
     assert roots == {"roots": [{"uri": tmp_path.as_uri(), "name": tmp_path.name}]}
     assert (sampling["code"], other["code"]) == (-32601, -32601)
@@ -280,7 +281,84 @@ class Hasty(RealClock):
 
 def test_a_silent_start_is_given_up_after_a_minute(start: Make) -> None:
     tools = start(faulty("silent"), clock=Hasty())
+    while not tools.problems:
+        time.sleep(0.01)
     assert tools.problems == ['The MCP server "desk" did not answer initialize within 60 s.']
+
+
+class Leaping(RealClock):
+    """A clock on which each look is a second after the last, until `step` is 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.ahead = 1.0, 0.0
+
+    def now(self) -> float:
+        self.ahead += self.step
+        return super().now() + self.ahead
+
+
+def test_a_server_that_takes_long_delays_nobody_and_joins_later(start: Make, tmp_path: Path) -> None:
+    gate, clock = tmp_path / "gate", Leaping()
+    tools = start(faulty("gated", "slow", calls=gate), faulty("none", "quick"), clock=clock)
+    clock.step = 0.0
+    late = 'The MCP server "slow" is still starting; its tools join when it is.'
+    assert late in tools.look(acted=False).notes
+    gate.touch()
+    notes: tuple[str, ...] = (late,)
+    while late in notes:
+        notes = tools.look(acted=False).notes
+        time.sleep(0.01)
+    assert call(tools, "slow__echo", {"a": 1}).ok
+
+
+def test_a_stop_during_a_call_is_told_to_the_server(start: Make, tmp_path: Path) -> None:
+    clock, calls = RealClock(), tmp_path / "calls"
+    tools = start(faulty("none", calls=calls), clock=clock)
+
+    def stop() -> None:
+        while not calls.exists():
+            time.sleep(0.01)
+        clock.stopped = True
+
+    threading.Thread(target=stop, daemon=True).start()
+    with pytest.raises(solo.Interrupted):
+        call(tools, "sleep")
+    while "notifications/cancelled True" not in calls.read_text():
+        time.sleep(0.01)
+
+
+def test_progress_keeps_a_call_alive_up_to_a_hard_limit() -> None:
+    waiting = solo.Pending(30.0, 0.0)
+    waiting.alive(20.0)
+    assert waiting.end == 50.0
+    waiting.alive(599.0)
+    assert waiting.end == solo.HARD_LIMIT
+    waiting.spared(100.0)
+    assert waiting.end == solo.HARD_LIMIT + 100.0
+
+
+def test_progress_during_a_call_is_heard(start: Make) -> None:
+    """The tool says three times that it is at work, and takes longer than the limit in all."""
+    assert call(start(faulty("none", timeout=1.0)), "slow").message == "done"
+
+
+class Yes:
+    """Answers every question with its parameters."""
+
+    def asked(self, server: str, method: str, params: Any) -> dict[str, Any]:
+        if method == "sampling/createMessage":
+            raise solo.TellModel("POLICY_DENIED", f"{server} may not use the model.")
+        return {"action": "accept", "content": {"asked": method}}
+
+
+def test_what_a_server_asks_back_reaches_whoever_answers(tmp_path: Path) -> None:
+    tools = solo.Tools([faulty("none")], RealClock(), Notes(), os.environ, keep=put_away, asker=Yes())
+    tools.start()
+    *_, sampling, _, elicited = json.loads(call(tools, "asks").message)
+    tools.close()
+    assert elicited == {"action": "accept", "content": {"asked": "elicitation/create"}}
+    assert sampling == {"code": -32601, "message": "desk may not use the model."}
 
 
 def test_a_stop_is_heard_while_servers_start(tmp_path: Path) -> None:
@@ -474,6 +552,18 @@ class Site:
         else:
             visit.wfile.write(b"0\r\n\r\n")
 
+    def turned_away(self, visit: BaseHTTPRequestHandler) -> bool:
+        """Send the visitor elsewhere, or for a key."""
+        wants = {"key": 'Bearer realm="ledger"', "key for one": 'Bearer scope="read"'}.get(self.how)
+        place = {"moved": "http://elsewhere/mcp", "moved here": "/mcp/"}.get(self.how)
+        if wants and visit.headers["Authorization"] != "Bearer new":
+            self.body(visit, 401, b"no", "text/plain", WWW_Authenticate=wants)
+            return True
+        if place and not visit.path.endswith("/"):
+            self.body(visit, 307, b"", "text/plain", Location=place)
+            return True
+        return False
+
     def reply(self, visit: BaseHTTPRequestHandler, message: dict[str, Any]) -> None:
         method, how = message.get("method"), self.how
         if "id" not in message or method is None:
@@ -481,11 +571,7 @@ class Site:
             if method is None:
                 self.asked.set()
             return
-        if how == "moved":
-            self.body(visit, 307, b"", "text/plain", Location="http://elsewhere/mcp")
-            return
-        if how == "key":
-            self.body(visit, 401, b"no", "text/plain", WWW_Authenticate='Bearer realm="ledger"')
+        if self.turned_away(visit):
             return
         results: dict[str, Any] = {
             "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}},
@@ -597,6 +683,25 @@ def test_a_redirect_is_told_and_not_followed(start: Make, site: Callable[[str], 
     (problem,) = start(remote(there, headers={"Authorization": "Bearer t"})).problems
     assert "answered HTTP 307: its address is now http://elsewhere/mcp" in problem
     assert there.methods() == ["initialize"]
+
+
+def test_a_redirect_on_the_same_site_is_followed(start: Make, site: Callable[[str], Site]) -> None:
+    assert call(start(remote(site("moved here"))), "echo", {"a": 1}).ok
+
+
+def test_a_401_is_answered_by_whoever_authorizes(site: Callable[[str], Site]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def authorize(server: solo.ServerConfig, wants: str) -> dict[str, str]:
+        asked.append((server.name, wants))
+        return {"Authorization": "Bearer new"}
+
+    there = remote(site("key for one"))
+    tools = solo.Tools([there], RealClock(), Notes(), os.environ, keep=put_away, authorize=authorize)
+    tools.start()
+    assert call(tools, "echo", {"a": 1}).ok
+    tools.close()
+    assert asked == [("desk", 'Bearer scope="read"')]
 
 
 def test_a_missing_key_says_which_server_and_what_to_set(start: Make, site: Callable[[str], Site]) -> None:

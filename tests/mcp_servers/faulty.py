@@ -36,6 +36,7 @@ NAMES = [
     "pid",
     "deaf",
     "endless",
+    "slow",
 ]
 held: list[dict[str, Any]] = []  # requests kept back, to be answered in reverse
 
@@ -116,9 +117,27 @@ def called(request: dict[str, Any]) -> dict[str, Any]:
         note = next(requests())  # the cancellation
         with CALLS.open("a", encoding="utf-8") as file:
             file.write(f"{note['method']} {note['params']['requestId'] == request['id']}\n")
+    if name == "slow":
+        token = request["params"]["_meta"]["progressToken"]
+        for n in range(3):
+            time.sleep(0.5)
+            params = {"progressToken": token, "progress": n}
+            write({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        return text("done")
     if name == "asks":
         return text(
-            json.dumps([asked("ping"), asked("roots/list"), asked("sampling/createMessage"), asked("x/y")])
+            json.dumps(
+                [
+                    asked(method)
+                    for method in (
+                        "ping",
+                        "roots/list",
+                        "sampling/createMessage",
+                        "x/y",
+                        "elicitation/create",
+                    )
+                ]
+            )
         )
     results = {
         "refuse": text("no such order", isError=True),
@@ -177,6 +196,8 @@ def main() -> None:
     """Serve until the client hangs up."""
     if FAULT == "exits":
         sys.exit("cannot open the ledger")
+    while FAULT == "gated" and not CALLS.exists():
+        time.sleep(0.01)
     if FAULT == "banner":
         sys.stdout.buffer.write(b"\xef\xbb\xbf* ready *\n\n42\n[]\n{bad\n\x1b[32mlog\x1b[0m\n\xff\xfe\n")
         sys.stdout.buffer.flush()
