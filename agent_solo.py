@@ -7337,7 +7337,7 @@ class Store:
     MOST, KEPT = 128, 96
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def keep(self, head: Mapping[str, Json], elements: Sequence[Element]) -> str:
         """Keep what was seen, a line for each element in the order of their numbers; returns its id."""
@@ -7345,13 +7345,13 @@ class Store:
         must = {"ref", "role", "name"}
         slim = [{key: one for key, one in asdict(e).items() if one or key in must} for e in elements]
         lines = [json.dumps(line, ensure_ascii=False) for line in (dict(head), *slim)]
-        with recording(self._folder):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with recording(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         whole = "\n".join(lines).encode("utf-8", "surrogatepass")
-        part = self._folder / f"{name}.part"
+        part = self.folder / f"{name}.part"
         save(part, whole)
-        with recording(self._folder):
-            part.replace(self._folder / f"{name}.jsonl")
+        with recording(self.folder):
+            part.replace(self.folder / f"{name}.jsonl")
             self._tidy()
         return name
 
@@ -7376,7 +7376,7 @@ class Store:
 
     def _lines(self, name: str) -> list[str]:
         try:
-            return (self._folder / f"{name}.jsonl").read_text("utf-8", "surrogatepass").split("\n")
+            return (self.folder / f"{name}.jsonl").read_text("utf-8", "surrogatepass").split("\n")
         except OSError:
             hint = f"Take a new snapshot: the newest {self.KEPT} are kept."
             raise TellModel("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name}", hint) from None
@@ -7384,7 +7384,7 @@ class Store:
     def all(self) -> list[str]:
         """The ids of those kept, newest first."""
         try:
-            dated = [(entry.stat().st_mtime_ns, entry.name) for entry in os.scandir(self._folder)]
+            dated = [(entry.stat().st_mtime_ns, entry.name) for entry in os.scandir(self.folder)]
         except FileNotFoundError:
             return []
         return [
@@ -7395,7 +7395,7 @@ class Store:
         """Once there are too many, remove the oldest; another command may be doing the same."""
         kept = self.all()
         for name in kept[self.KEPT :] if len(kept) > self.MOST else ():
-            (self._folder / f"{name}.jsonl").unlink(missing_ok=True)
+            (self.folder / f"{name}.jsonl").unlink(missing_ok=True)
 
 
 # What other tools call our roles.
@@ -7750,7 +7750,7 @@ class Observing(Desk):
         """The menus and dialogs that are open."""
         pid = self._window(words).pid if words.get("window_id") else 0
         kin = [one for one in self._windows({"app": words.get("app", "")}) if not pid or one.pid == pid]
-        return Reply(data={"surfaces": self._surfaces(kin)})
+        return Reply(data={"pid": kin[0].pid if kin else None, "surfaces": self._surfaces(kin)})
 
     def _surfaces(self, windows: Iterable[Window]) -> list[dict[str, Json]]:
         special = [one for one in windows if surface_of(one) != "window"]
@@ -7759,8 +7759,23 @@ class Observing(Desk):
         ]
 
 
+# Verbs after which the element's state is part of the answer.
+STATEFUL = frozenset(
+    ("input", "set_value", "clear", "toggle", "check", "uncheck", "expand", "collapse", "select")
+)
+
+
+def step_told(spec: Spec, receipt: Receipt) -> dict[str, Json]:
+    """The one step an act took, as a receipt tells it."""
+    done = receipt.delivery != "not_delivered"
+    verified = receipt.delivery == "delivered_verified" or not done
+    label = spec.verb if done else "already so"
+    outcome = "succeeded" if done else "skipped"
+    return {"label": label, "mechanism": receipt.mechanism, "outcome": outcome, "verified": verified}
+
+
 # Verbs that accessible elements take through their own interface: neither pointer nor focus is touched.
-SEMANTIC = frozenset(("set_value", "clear", "launch"))
+SEMANTIC = frozenset(("set_value", "clear", "launch", "focus_window"))
 
 
 class Acting(Observing):
@@ -7805,7 +7820,7 @@ class Acting(Observing):
 
     def _ready(self, words: Mapping[str, Json]) -> Element:
         """The element once it is there and enabled, waited for up to --timeout-ms. Raises TellModel."""
-        until = self._until(words["timeout_ms"])
+        began, until = self._clock.now(), self._until(words["timeout_ms"])
         while True:
             element = self._element(words["ref"])
             fault = self._unready(element)
@@ -7813,20 +7828,31 @@ class Acting(Observing):
                 return element
             if self._clock.now() >= until:
                 code = "TIMEOUT" if words["timeout_ms"] else "ACTION_FAILED"
-                raise TellModel(
-                    code,
-                    f"{described(element)} {fault}",
-                    "Look what it waits for.",
-                    kind="actionability_timeout",
-                )
+                details = {"kind": "actionability_timeout", "timeout_ms": words["timeout_ms"]}
+                details |= {
+                    "elapsed_ms": round((self._clock.now() - began) * 1000),
+                    "checks": self._checks(element),
+                }
+                raise TellModel(code, f"{described(element)} {fault}", "Look what it waits for.", **details)
             self._clock.sleep(0.05)
 
+    def _checks(self, element: Element) -> list[dict[str, Json]]:
+        """What has to be true before an act, and whether it is."""
+        shown = bool(element.box and element.box.width and element.box.height)
+        faults = {
+            "enabled": "is disabled" if "disabled" in element.states else "",
+            "visible": "" if shown else "shows nowhere",
+            "receives_events": "is covered by another window" if "covered" in element.states else "",
+        }
+        told = [
+            {"check": check, "status": "fail" if why else "pass", "reason": why}
+            for check, why in faults.items()
+        ]
+        return [{key: value for key, value in one.items() if value} for one in told]
+
     def _unready(self, element: Element) -> str:
-        if "disabled" in element.states:
-            return "is disabled"
-        if not (element.box and element.box.width and element.box.height):
-            return "shows nowhere"
-        return "is covered by another window" if "covered" in element.states else ""
+        """Why it cannot be acted on now; "" if it can."""
+        return next((str(one["reason"]) for one in self._checks(element) if "reason" in one), "")
 
     def _armed(self, words: Mapping[str, Json], spec: Spec) -> None:
         """Raises TellModel for what needs pointer or keyboard without --headed."""
@@ -7845,21 +7871,43 @@ class Acting(Observing):
 
     def do_act(self, spec: Spec, words: Mapping[str, Json]) -> Reply:
         """Any command with a verb of the vocabulary."""
+        before = self._host.windows()
         if "ref" in words:
             receipt = self._on_element(spec, words)
         elif spec.verb == "keypress":
             receipt = self._press(words)
         else:
             receipt = self._physical(spec, words, self._aimed(spec, words))
-        data = {"action": spec.name, "mechanism": receipt.mechanism, "message": receipt.message}
-        return Reply(data=data | dict(receipt.data), receipt=receipt)
+        data = {
+            "action": spec.name,
+            "message": receipt.message,
+            **receipt.data,
+            "steps": [step_told(spec, receipt)],
+        }
+        return Reply(data=data | self._aftermath(spec, words, before), receipt=receipt)
+
+    def _aftermath(self, spec: Spec, words: Mapping[str, Json], before: Sequence[Window]) -> dict[str, Json]:
+        """What the act left behind: the element's state, menus and dialogs that opened, the keyboard."""
+        told: dict[str, Json] = {}
+        after = self._host.windows()
+        opened = self._surfaces(one for one in after if one.id not in {old.id for old in before})
+        told |= {"surfaces": opened} if opened else {}
+        focused = next((one for one in after if one.focused), None)
+        if spec.verb == "focus_window" and focused:
+            told["focused"] = window_told(focused, self._host.birth(focused.pid))
+        if spec.verb in STATEFUL and "ref" in words:
+            with suppress(TellModel):  # it may be gone with what it closed
+                element = self._element(words["ref"])
+                state = {"role": element.role, "value": element.value, "states": list(element.states)}
+                told["post_state"] = state | {"enabled": "disabled" not in element.states}
+        return told
 
     def _aimed(self, spec: Spec, words: Mapping[str, Json]) -> Action:
         """An act of the pointer as an Action. Raises TellModel."""
         if spec.verb == "launch":
             return Action(verb="launch", parameter=words["command"])
         if spec.verb == "focus_window":
-            return Action(verb="focus_window", parameter=f"id:{self._window(words).id}")
+            return Action(verb="focus_window", parameter=self._window(words).id)
         start = words.get("xy") or words.get("from_xy")
         if spec.verb == "drag":
             ends = [self._place(words, name) for name in ("from", "to")]
@@ -8015,23 +8063,26 @@ class Desktop(Acting):
             def settled(test: Callable[[Element], bool] = test, gone: bool = gone) -> bool:
                 return any(map(test, self._all_elements())) is not gone
 
-            reply = self._then(
-                reply, settled, f"{quoted(text)} {'going' if gone else 'appearing'}", words["wait_timeout"]
-            )
+            reply = self._then(reply, settled, text, words["wait_timeout"])
         return reply
 
-    def _then(self, reply: Reply, true: Callable[[], bool], what: str, milliseconds: int) -> Reply:
+    def _then(self, reply: Reply, true: Callable[[], bool], selector: str, milliseconds: int) -> Reply:
         """What was done, once something else has followed. Raises TellModel, which tells what was done."""
+        began = self._clock.now()
         try:
             self._await(true, milliseconds)
         except TellModel as late:
             delivery = reply.receipt.delivery if reply.receipt else "not_delivered"
-            details = {"kind": "wait_timeout", "after_action": reply.data}
-            sentence = f"{what} was waited for, {milliseconds} ms in vain"
+            details: dict[str, Json] = {"kind": "wait_timeout", "predicate": "selector", "selector": selector}
+            details |= {"timeout_ms": milliseconds, "after_action": reply.data}
+            sentence = f"{quoted(selector)} was waited for, {milliseconds} ms in vain"
             raise TellModel(
                 late.code, sentence, "Look what is there.", delivery=delivery, **details
             ) from None
-        return replace(reply, data=reply.data | {"followed": what})
+        elapsed = round((self._clock.now() - began) * 1000)
+        return replace(
+            reply, data={"after_action": reply.data, "elapsed_ms": elapsed, "matched_selector": selector}
+        )
 
     def _selector(self, text: str) -> Callable[[Element], bool]:
         """role:name as a test. Raises TellModel."""
@@ -8124,7 +8175,8 @@ class Desktop(Acting):
             return {"count": 0}
         first, window = found[0]
         name = self._keep(window, [first])
-        return {"text": words["text"], "count": len(found), "role": first.role, "ref": f"@{name}:{first.ref}"}
+        told = {"text": words["text"], "count": len(found), "role": first.role, "snapshot_id": name}
+        return told | {"ref": f"@{name}:{first.ref}"}
 
     def _fits(self, words: Mapping[str, Json]) -> Json:
         """Whether an element fits the predicate now; gone is what STALE_REF says."""
@@ -8154,7 +8206,7 @@ class Desktop(Acting):
 
     def do_batch(self, words: Mapping[str, Json]) -> Reply:
         """Several commands in one process; what they hold is let go of at the end."""
-        orders, until = words["orders"], self._until(words["timeout_ms"])
+        orders, began, until = words["orders"], self._clock.now(), self._until(words["timeout_ms"])
         if not isinstance(orders, list) or not 0 < len(orders) <= self.MOST:
             raise misfit(f"batch takes a list of 1 to {self.MOST} entries")
         checked = [self._entry(at, order) for at, order in enumerate(orders)]
@@ -8173,14 +8225,11 @@ class Desktop(Acting):
             if self._held:
                 self._host.release()
             self._held = False
-        data = {
-            "results": results,
-            "completed_entries": len(results),
-            "not_started_entries": len(orders) - len(results),
-        }
-        return Reply(
-            data=data | {"all_ok": len(results) == len(orders) and all(one["ok"] for one in results)}
-        )
+        done = len(results) == len(orders) and all(one["ok"] for one in results)
+        data = {"results": results, "total_entries": len(orders), "completed_entries": len(results)}
+        data |= {"not_started_entries": len(orders) - len(results), "all_ok": done}
+        data |= {"elapsed_ms": round((self._clock.now() - began) * 1000), "timeout_ms": words["timeout_ms"]}
+        return Reply(data=data | {"limits": {"max_entries": self.MOST}, "semantics": {"atomic": False}})
 
     def _entry(self, at: int, order: Json) -> tuple[Spec, Mapping[str, Json]]:
         """One entry, checked before anything is done. Raises TellModel."""
@@ -8232,11 +8281,13 @@ class Desktop(Acting):
         receipt = Receipt(command=spec.name, ok=True, delivery="delivered_unverified", mechanism="physical")
         return receipt.envelope()
 
-    def do_status(self, words: Mapping[str, Json]) -> Reply:  # noqa: ARG002
+    def do_status(self, words: Mapping[str, Json]) -> Reply:
         """What there is to work with."""
         kept = self._store.all()
         data = {"version": __version__, "envelope": ENVELOPE, "api": API, "platform": self._host.name}
-        return Reply(data=data | {"snapshots": len(kept), "snapshot_id": kept[0] if kept else None})
+        data |= {"snapshots": len(kept), "snapshot_id": kept[0] if kept else None}
+        data |= {"state_root": str(self._store.folder), "supported_surfaces": ["window", "menu", "dialog"]}
+        return Reply(data=data | {"permissions": self.do_permissions(words).data})
 
     def do_permissions(self, words: Mapping[str, Json]) -> Reply:  # noqa: ARG002
         """What this program may see and do here."""

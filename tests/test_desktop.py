@@ -259,7 +259,8 @@ def test_it_waits_until_it_can_be_done_and_then_does_it_once(work: Work) -> None
 
 def test_a_wait_that_fails_after_an_act_tells_what_was_delivered(work: Work) -> None:
     answer = work.desktop.set_value(work.ref("Name"), "x", wait_for="button:Save")
-    assert answer["data"]["followed"] == '"button:Save" appearing'
+    assert answer["data"]["matched_selector"] == "button:Save"
+    assert answer["data"]["after_action"]["action"] == "set-value"
     error = work.fails(
         "TIMEOUT", "set-value", work.ref("Name"), "x", wait_for="button:Nope", wait_timeout=300
     )
