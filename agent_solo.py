@@ -451,13 +451,15 @@ class Permit:
     """An action the guards let through: made only in chapter 8, and all that a channel accepts.
 
     `aim` and `end` are where the pointer will go; `window` is the window judged there (for keys: the
-    focused one). A channel looks again before it acts, and stops if another window is there now.
+    focused one). A channel looks again before it acts, and stops if another window is there now. Not
+    `headed`: pointer and keyboard stay as they are.
     """
 
     action: Action
     aim: ScreenPoint | None = None
     end: ScreenPoint | None = None
     window: Window | None = None
+    headed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -680,6 +682,9 @@ class Host(Protocol):
 
     def key(self, name: str, *, down: bool) -> None:
         """Press or let go of a key by its canonical name (see KEYS)."""
+
+    def poke(self, window: Window, point: ScreenPoint, *, button: str, times: int) -> None:
+        """Press there in that window, even under others; pointer and focus stay. Raises TellModel."""
 
     def type(self, text: str) -> None:
         """Enter text exactly, whatever it is, into whatever has the keyboard."""
@@ -2260,9 +2265,18 @@ class Policy:
         return (self._rules.any_window and not shared) or any(named)
 
     def judge(
-        self, action: Action | Unreadable, seen: Snapshot, windows: Sequence[Window], *, said: str = ""
+        self,
+        action: Action | Unreadable,
+        seen: Snapshot,
+        windows: Sequence[Window],
+        *,
+        said: str = "",
+        headed: bool = True,
     ) -> Permit | Refusal | Question:
-        """The verdict; the first objection wins. `said`: the model's words about the act. Never raises."""
+        """The verdict; the first objection wins. `said`: the model's words about the act. Never raises.
+
+        Not `headed`: the pointer stays, so that an element may lie under other windows.
+        """
         if isinstance(action, Unreadable):
             return Refusal(action=action, code="INVALID_ARGS", message=action.message)
         self._snapshots.add(seen.id)
@@ -2270,7 +2284,7 @@ class Policy:
             self._windows = tuple(stack)
             self._titles |= {window.id: window.title for window in stack if self.allowed(window)}
         try:
-            permit = self._permit(action, seen)
+            permit = replace(self._permit(action, seen, headed=headed), headed=headed)
             why = self._why_ask(permit, seen, said)
         except TellModel as bad:
             counts = bad.code != "POLICY_DENIED"  # a window may be moved away; wrong arguments stay wrong
@@ -2297,7 +2311,7 @@ class Policy:
         what = f"{action.verb}{text}" + (f" on {described(target)}" if target else spot)
         return Question(permit=permit, what=what, where=place, why=why)
 
-    def _permit(self, action: Action, seen: Snapshot) -> Permit:
+    def _permit(self, action: Action, seen: Snapshot, *, headed: bool) -> Permit:
         """The act with the place it goes to. Raises TellModel."""
         verb = VERBS.get(action.verb)
         if verb is None:
@@ -2311,7 +2325,7 @@ class Policy:
         if verb.name == "zoom":  # it looks, and touches nothing
             return Permit(action=action, aim=self._spot(action.point, seen), end=end)
         if action.ref or verb.needs[:1] == ("ref",):
-            aim, window = self._element(action, seen)
+            aim, window = self._element(action, seen, headed=headed)
         elif action.point or verb.needs[:1] == ("target",):
             aim = self._spot(action.point, seen)
             window = self._admit(self._top(aim), "is on top there")
@@ -2336,7 +2350,9 @@ class Policy:
             raise TellModel("INVALID_ARGS", f"({point.x:g}, {point.y:g}) lies outside {size}")
         return to_screen(point, shot)
 
-    def _element(self, action: Action, seen: Snapshot) -> tuple[ScreenPoint | None, Window | None]:
+    def _element(
+        self, action: Action, seen: Snapshot, *, headed: bool
+    ) -> tuple[ScreenPoint | None, Window | None]:
         """Where a ref is, and the window that takes the act there. Raises TellModel."""
         ref, renew = action.ref, "Take a ref from the newest list."
         if action.snapshot and action.snapshot not in self._snapshots:
@@ -2349,7 +2365,7 @@ class Policy:
         page = channel_of(action) == "pages"
         if page and home is None:  # a page of the application whose port was named
             return point, None
-        top = self._top(point) if point and not page else home
+        top = self._top(point) if point and headed and not page else home
         kin = home is None or (top is not None and (top.id == home.id or top.pid == home.pid > 0))
         window = self._admit(top if kin else home, f"holds {ref}")
         if not kin and "point" in VERBS[action.verb].fields:
@@ -2997,6 +3013,11 @@ class Hands(Host):
         self._started: dict[int, Popen[bytes]] = {}
         self._adopted: dict[int, set[str]] = {}  # a program that ran before -> the windows that it had then
 
+    def poke(self, window: Window, point: ScreenPoint, *, button: str, times: int) -> None:  # noqa: ARG002
+        """No such way here. Raises TellModel."""
+        sentence = f"{self.name} has no way to press without the pointer"
+        raise TellModel("ACTION_NOT_SUPPORTED", sentence, "Give --headed.")
+
     def birth(self, pid: int) -> str:
         """Field 22 of /proc/PID/stat: clock ticks since the machine started (proc(5)). "" elsewhere."""
         try:
@@ -3515,6 +3536,24 @@ class X11Host(Hands):
         why = "Somebody holds down Shift, Ctrl or Alt: nothing was typed."
         self._await(lambda: bool(self._held.things) or not self._root.query_pointer().mask & held, why)
         self._keymap.type(symbols)
+
+    def poke(self, window: Window, point: ScreenPoint, *, button: str, times: int) -> None:
+        """By events sent to that window alone (XSendEvent), which GTK 3 takes for real ones."""
+        x, number = self._x.X, {"left": 1, "middle": 2, "right": 3}[button]
+        target = self._window(int(window.id, 16))
+        at = target.translate_coords(self._root, point.x, point.y)
+        words = {"time": x.CurrentTime, "root": self._root, "window": target, "child": x.NONE}
+        words |= {"root_x": point.x, "root_y": point.y, "event_x": at.x, "event_y": at.y}
+        events = self._x.protocol.event
+        enter = events.EnterNotify(**words, mode=x.NotifyNormal, detail=x.NotifyAncestor, flags=3, state=0)
+        move = events.MotionNotify(**words, same_screen=1, detail=0, state=0)
+        down = events.ButtonPress(**words, same_screen=1, detail=number, state=0)
+        up = events.ButtonRelease(**words, same_screen=1, detail=number, state=128 << number)
+        for event in (enter, move, *(down, up) * times):
+            target.send_event(
+                event, event_mask=x.NoEventMask
+            )  # to the window's maker: GTK 3 selects none of them
+        self._display.sync()
 
     def _fake(self, down: bool, code: int, *, kind: str = "Key") -> None:
         """One event of the keyboard, or with kind="Button" of the mouse, through XTEST."""
@@ -4660,6 +4699,17 @@ class Reading:
         )
 
 
+# Verbs that can be done without the pointer: the button, and how often.
+POKES = {
+    "click": ("left", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+    "right_click": ("right", 1),
+}
+# How each toolkit takes them. DoAction deadlocks GTK 3 when a dialog opens; LibreOffice has no safe way.
+HEADLESS = {"gtk": "events", "qt": "action", "chromium": "action"}  # Qt comes to the front for sent events
+
+
 def toggled(element: Element) -> str:
     """What toggling means for it now: check or uncheck. Raises TellModel."""
     if element.role not in SWITCHES["uncheck"][2].split(","):
@@ -4792,11 +4842,12 @@ class Tree:
         if verb == "toggle":
             permit = replace(permit, action=replace(permit.action, verb=toggled(target)))
             verb = permit.action.verb
+        reach = self._reach if permit.headed else self._poke
         if verb in SWITCHES:
-            return self._switch(permit, seen, target)
+            return self._switch(permit, seen, target, reach)
         if verb in ("set_value", "clear"):
             return self._write(verb, target, text if verb == "set_value" else "")
-        receipt = self._reach(permit, seen, target)
+        receipt = reach(permit, seen, target)
         if verb == "input" and target.role == "text field":
             return read_back(receipt, lambda: text in self._text(target), self._clock)
         return receipt
@@ -4831,7 +4882,57 @@ class Tree:
         receipt = self._touch(replace(permit, aim=target.box.centre if target.box else None), seen)
         return replace(receipt, message=f"{receipt.message}, on {described(target)}")
 
-    def _switch(self, permit: Permit, seen: Snapshot, target: Element) -> Receipt:
+    def _poke(self, permit: Permit, seen: Snapshot, target: Element) -> Receipt:  # noqa: ARG002
+        """Without pointer and keyboard: the way is chosen by the toolkit, before anything is sent."""
+        verb, at, who = permit.action.verb, place_of(target), described(target)
+        if verb == "input":
+            return self._insert(target, permit.action.parameter)
+        if verb not in POKES:
+            sentence = f"{verb} moves the pointer or presses keys, and may not"
+            raise TellModel("POLICY_DENIED", sentence, "Give --headed to allow it.")
+        toolkit = self._toolkit(target)
+        way = next((way for name, way in HEADLESS.items() if toolkit.lower().startswith(name)), "none")
+        way = "action" if toolkit == "GTK" else way  # GTK 4; GTK 3 says "gtk"
+        button, times = POKES[verb]
+        if way == "none" or (way == "action" and (button, times) != ("left", 1)):
+            sentence = f"{toolkit or 'this application'} takes no {verb} without the pointer"
+            raise TellModel("ACTION_NOT_SUPPORTED", sentence, "Give --headed.")
+        if way == "action":
+            self._send((*at, f"{AT_SPI}Action", "DoAction", "i", (0,)))
+            return self._receipt(verb, f"{verb} on {who}")
+        window = next((one for one in self._host.windows() if one.id == target.window), None)
+        if window is None or target.box is None:
+            raise TellModel("STALE_REF", f"the window of {who} is gone", "look again")
+        self._host.poke(window, target.box.centre, button=button, times=times)
+        return replace(self._receipt(verb, f"{verb} on {who}"), mechanism="sent events")
+
+    def _insert(self, target: Element, text: str) -> Receipt:
+        """Text at the caret, through the field's own interface."""
+        at, who = place_of(target), described(target)
+        if "read-only" in target.states or target.role not in ("text field", "password field"):
+            raise TellModel("ACTION_NOT_SUPPORTED", f"{who} takes no text", "Take a text field.")
+        before, caret = self._text(target), self._ask(asked(at, "Text.CaretOffset")) or 0
+        length = (
+            len(text) if self._toolkit(target).startswith("Qt") else len(text.encode())
+        )  # Qt counts letters
+        self._send((*at, f"{AT_SPI}EditableText", "InsertText", "isi", (caret, text, length)))
+        receipt = self._receipt("input", f"typed into {who}")
+        if target.role == "password field":
+            return receipt
+        return read_back(
+            receipt, lambda: self._text(target) == before[:caret] + text + before[caret:], self._clock
+        )
+
+    def _toolkit(self, target: Element) -> str:
+        return str(self._ask(asked((target.native[0], ROOT), Reading.TOOLKIT)) or "")
+
+    def _switch(
+        self,
+        permit: Permit,
+        seen: Snapshot,
+        target: Element,
+        reach: Callable[[Permit, Snapshot, Element], Receipt],
+    ) -> Receipt:
         """Tick, choose, open or focus it, unless it is so already; then read its state back."""
         verb, who = permit.action.verb, described(target)
         word, wanted, roles = SWITCHES[verb]
@@ -4842,13 +4943,14 @@ class Tree:
             raise TellModel("ACTION_NOT_SUPPORTED", f"{who} does not take {verb}", hint)
         if word == "focused":
             for window in self._host.windows():
-                if window.id == target.window and not window.focused:  # only an active window has a focus
+                # only an active window has a focus
+                if window.id == target.window and not window.focused and reach == self._reach:
                     self._host.focus(window)
             self._send(asked(place_of(target), "Component.GrabFocus"))
             receipt = self._receipt(verb, f"gave the focus to {who}")
         else:
             click = replace(permit, action=replace(permit.action, verb="click", parameter=""))
-            receipt = replace(self._reach(click, seen, target), command=verb)
+            receipt = replace(reach(click, seen, target), command=verb)
         if word == "expanded" and not {"expanded", "collapsed"} & set(target.states):
             return receipt  # GTK's combo boxes do not tell
         return read_back(receipt, lambda: (word in self.resolve(target).states) is wanted, self._clock)
@@ -7759,6 +7861,7 @@ class Observing(Desk):
         ]
 
 
+HOSTED = frozenset(("launch", "focus_window"))  # asked for by name, and done by the host
 # Verbs after which the element's state is part of the answer.
 STATEFUL = frozenset(
     ("input", "set_value", "clear", "toggle", "check", "uncheck", "expand", "collapse", "select")
@@ -7774,8 +7877,8 @@ def step_told(spec: Spec, receipt: Receipt) -> dict[str, Json]:
     return {"label": label, "mechanism": receipt.mechanism, "outcome": outcome, "verified": verified}
 
 
-# Verbs that accessible elements take through their own interface: neither pointer nor focus is touched.
-SEMANTIC = frozenset(("set_value", "clear", "launch", "focus_window"))
+# Verbs that need neither pointer nor keyboard: the element's own interface does them.
+SEMANTIC = frozenset(("set_value", "clear", "focus", "input", *SWITCHES, *POKES, "toggle"))
 
 
 class Acting(Observing):
@@ -7783,7 +7886,7 @@ class Acting(Observing):
 
     def _judged(self, action: Action, seen: Snapshot, words: Mapping[str, Json]) -> Permit:
         """The permit. What cannot be taken back needs --force, or a person's yes. Raises TellModel."""
-        verdict = self._policy.judge(action, seen, seen.windows)
+        verdict = self._policy.judge(action, seen, seen.windows, headed=bool(words.get("headed")))
         if isinstance(verdict, Question):
             yes = bool(words.get("force")) or (self._person is not None and self._person.allows(verdict))
             why, hint = verdict.why, "Whoever answers for it gives --force."
@@ -7823,7 +7926,7 @@ class Acting(Observing):
         began, until = self._clock.now(), self._until(words["timeout_ms"])
         while True:
             element = self._element(words["ref"])
-            fault = self._unready(element)
+            fault = self._unready(element, headed=bool(words.get("headed")))
             if not fault:
                 return element
             if self._clock.now() >= until:
@@ -7850,17 +7953,20 @@ class Acting(Observing):
         ]
         return [{key: value for key, value in one.items() if value} for one in told]
 
-    def _unready(self, element: Element) -> str:
-        """Why it cannot be acted on now; "" if it can."""
+    def _unready(self, element: Element, *, headed: bool = True) -> str:
+        """Why it cannot be acted on now; "" if it can. Without the pointer nothing is in the way."""
+        element = element if headed else replace(element, states=tuple({*element.states} - {"covered"}))
         return next((str(one["reason"]) for one in self._checks(element) if "reason" in one), "")
 
     def _armed(self, words: Mapping[str, Json], spec: Spec) -> None:
         """Raises TellModel for what needs pointer or keyboard without --headed."""
-        if not words.get("headed") and spec.verb not in SEMANTIC:
+        if (
+            not words.get("headed")
+            and ("ref" not in words or spec.verb not in SEMANTIC)
+            and spec.verb not in HOSTED
+        ):
             sentence = f"{spec.name} moves the pointer or presses keys here, and --headed was not given"
-            raise TellModel(
-                "POLICY_DENIED", sentence, "Give --headed to allow it, or use set-value, clear or focus."
-            )
+            raise TellModel("POLICY_DENIED", sentence, "Give --headed to allow it.")
 
     def _physical(self, spec: Spec, words: Mapping[str, Json], action: Action) -> Receipt:
         """An act at a point, or of the keyboard."""

@@ -107,6 +107,9 @@ class FakeHost:
     def key(self, name: str, *, down: bool) -> None:
         self.done.append(("key", name, down))
 
+    def poke(self, window: Window, point: ScreenPoint, *, button: str, times: int) -> None:
+        self.done.append(("poke", window.id, point.x, point.y, button, times))
+
     def type(self, text: str) -> None:
         self.done.append(("type", text))
 

@@ -80,6 +80,7 @@ class FakeTree:
 
     def act(self, permit: Permit, seen: Snapshot) -> Receipt:
         self.acts.append((permit.action.verb, permit.action.parameter))
+        self.headed = permit.headed
         return Receipt(
             command=permit.action.verb, ok=True, delivery=self.delivery, mechanism="semantic", message="done"
         )
@@ -211,9 +212,10 @@ def test_an_act_is_done_once_and_its_receipt_is_the_answer(work: Work) -> None:
 
 
 def test_without_headed_neither_pointer_nor_focus_is_touched(work: Work) -> None:
-    for command in ("click", "double-click", "type"):
-        words = ["x"] if command == "type" else []
-        error = work.fails("POLICY_DENIED", command, work.ref("Save"), *words)
+    assert work.desktop.click(work.ref("Save"))["ok"]
+    assert (work.tree.acts.pop(), work.tree.headed) == (("click", ""), False)
+    for command in ("scroll", "hover"):
+        error = work.fails("POLICY_DENIED", command, work.ref("Save"))
         assert error["recovery"]["strategy"] == "request_explicit_policy_then_retry_original"
     work.fails("POLICY_DENIED", "mouse-click", xy="500,400")
     work.fails("POLICY_DENIED", "press", "ctrl+s")

@@ -129,7 +129,7 @@ def test_a_disposition_says_what_theirs_says(tmp_path: Path) -> None:
         ("is-stale", "is", {}),
         ("click-disabled", "click", {"timeout_ms": 300, "headed": True}),
         ("click-disabled-0", "click", {"timeout_ms": 0, "headed": True}),
-        ("double-click", "double-click", {}),
+        ("hover", "hover", {}),
     ],
 )
 def test_an_error_has_their_fields_and_code(

@@ -74,8 +74,8 @@ def test_a_form_is_filled_one_command_at_a_time(desk: Desk, shell: Shell, tmp_pa
     assert shell("get", field, "--property", "value")["value"] == "Zoë 订单 🙂"
     assert shell("clear", field)["disposition"]["delivery"] == "delivered_verified"
     assert shell("get", field, "--property", "value")["value"] == ""
-    assert shell("type", field, "abc", status=1)["code"] == "POLICY_DENIED"
-    assert shell("type", field, "abc", "--headed")["disposition"]["delivery"] == "delivered_verified"
+    assert shell("hover", field, status=1)["code"] == "POLICY_DENIED"
+    assert shell("type", field, "abc")["disposition"]["delivery"] == "delivered_verified"
     held(desk, tmp_path, name="abc")
 
 
@@ -87,10 +87,10 @@ def test_a_box_is_ticked_and_asked_about(desk: Desk, shell: Shell) -> None:
     ticked = next(one for one in shell("find", "--app", "tree_gtk", "--role", "checkbox")["matches"])
     ref = ticked["ref_id"]
     before = shell("is", ref, "--property", "checked")["result"]
-    assert shell("toggle", ref, "--headed")["disposition"]["delivery"] == "delivered_verified"
+    assert shell("toggle", ref)["disposition"]["delivery"] == "delivered_verified"
     assert shell("is", ref, "--property", "checked")["result"] is not before
     verb = "uncheck" if before else "check"
-    assert shell(verb, ref, "--headed")["disposition"]["delivery"] == "not_delivered"  # it is so already
+    assert shell(verb, ref)["disposition"]["delivery"] == "not_delivered"  # it is so already
 
 
 def test_two_terminals_at_once_and_a_closed_application(desk: Desk, shell: Shell) -> None:
