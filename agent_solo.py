@@ -6124,6 +6124,7 @@ class Tools:
     ) -> None:
         self.tools: dict[str, Tool] = {}
         self.problems: list[str] = []
+        self._opening: list[threading.Thread] = []
         self._servers = {
             config.name: Server(config, clock, base_environ, asker=asker, authorize=authorize)
             for config in servers
@@ -6135,7 +6136,7 @@ class Tools:
         servers, end = list(self._servers.values()), self._clock.now() + READY_LIMIT
         for server in servers:
             server.starting = True
-        threads = spawn(*(partial(self._open, server) for server in servers))
+        self._opening = threads = spawn(*(partial(self._open, server) for server in servers))
         while (running := [one for one in threads if one.is_alive()]) and self._clock.now() < end:
             running[0].join(TICK)
             self._clock.sleep(0)
@@ -6207,7 +6208,8 @@ class Tools:
 
     def close(self) -> None:
         """End every server, side by side."""
-        for thread in spawn(*(server.close for server in self._servers.values())):
+        closing = spawn(*(server.close for server in self._servers.values()))
+        for thread in (*closing, *self._opening):  # one that was still being started ends itself
             thread.join(10)
 
 
