@@ -665,6 +665,15 @@ class Host(Protocol):
     def focus(self, window: Window) -> None:
         """Give a window the keyboard and see that it has it. Raises TellModel."""
 
+    def hidden(self) -> tuple[Window, ...]:
+        """The windows that were minimized."""
+
+    def arrange(self, window: Window, how: str, *, box: Box | None = None) -> None:
+        """place (at `box`, its frame included), minimize, maximize, restore or close it. Raises TellModel."""
+
+    def end(self, pid: int) -> str:
+        """End a process: "graceful" or "forced", as it needed. Raises TellModel."""
+
     def launch(self, command: str) -> str:
         """Start an application by command, program or name; say what was started. Raises TellModel."""
 
@@ -3018,6 +3027,37 @@ class Hands(Host):
         sentence = f"{self.name} has no way to press without the pointer"
         raise TellModel("ACTION_NOT_SUPPORTED", sentence, "Give --headed.")
 
+    def hidden(self) -> tuple[Window, ...]:
+        """Not told here."""
+        return ()
+
+    def arrange(self, window: Window, how: str, *, box: Box | None = None) -> None:  # noqa: ARG002
+        """No such way here. Raises TellModel."""
+        raise TellModel(
+            "PLATFORM_NOT_SUPPORTED", f"{self.name} cannot {how} a window yet", "See guide platform."
+        )
+
+    def end(self, pid: int) -> str:
+        """It is asked to end, and ended if it does not within two seconds. Raises TellModel."""
+        if pid <= 1 or pid in (os.getpid(), os.getppid()):
+            raise TellModel("POLICY_DENIED", f"the process {pid} is never ended")
+        try:
+            os.kill(pid, signal.SIGTERM)
+            until, born = self._clock.now() + 2, self.birth(pid)
+            while self._clock.now() < until:
+                os.kill(pid, 0)
+                if self.birth(pid) != born:
+                    break
+                self._clock.sleep(0.05)
+            else:
+                os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+                return "forced"
+        except ProcessLookupError:
+            pass
+        except OSError as fault:
+            raise TellModel("ACTION_FAILED", f"the process {pid} cannot be ended: {fault.strerror}") from None
+        return "graceful"
+
     def birth(self, pid: int) -> str:
         """Field 22 of /proc/PID/stat: clock ticks since the machine started (proc(5)). "" elsewhere."""
         try:
@@ -3316,97 +3356,15 @@ SCREENLESS = "Without a screen: `xvfb-run python3 agent_solo.py ...`, or `agent_
 WAYLAND = "This is a Wayland session, where no program may look at the screen or work other programs."
 
 
-class X11Host(Hands):
-    """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
+class X11Windows(Hands):
+    """The windows of an X server: which there are, and what the window manager is asked to do with them."""
 
-    name = "Linux (X11)"
-    KEYS: ClassVar = Hands.KEYS | {f"num{n}": f"{n}" for n in range(10)}  # NumLock may be off
-    _lost: tuple[type[Exception], ...] = ()
-    _mark: Any = None
-
-    def open(self) -> None:
-        """Raises MissingPart for no display, a dead one, and Wayland."""
-        env = self._environ
-        if not env.get("DISPLAY"):
-            why = WAYLAND if env.get("WAYLAND_DISPLAY") else "There is no screen: DISPLAY is not set."
-            raise MissingPart(why, SCREENLESS)
-        with needing("Xlib", "to ask the X server about windows"):
-            import Xlib.display
-            import Xlib.ext.xtest
-            import Xlib.protocol.event
-        if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
-            env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
-        self._x, self._lock, self._lost = Xlib, threading.Lock(), (MissingPart, OSError)
-        Xlib.error.ConnectionClosedError = lambda _: MissingPart("The display has gone away.", SCREENLESS)
-        self._display, self._eyes = self._connect(), self._connect()
-        self._root = self._display.screen().root
-        if lacking := {"XTEST", "RANDR", "XINERAMA", "X-Resource"} - set(self._display.list_extensions()):
-            raise MissingPart(f"The X server lacks the extension {', '.join(sorted(lacking))}.", SCREENLESS)
-        plugs = [plug.name for plug in self._plugs()]  # XWAYLAND0, of which Xlib 0.15 loses letters
-        if self._display.query_extension("XWAYLAND") or "LAND" in " ".join(plugs):
-            raise MissingPart(WAYLAND, f"Log in to an X11 (Xorg) session. {SCREENLESS}")
-        self._keymap = Keymap(self._display, self._held, self._clock, self._fake)
-        self._ask_clients = client_ids(Xlib.protocol.rq)
-        self._resource = self._display.query_extension("X-Resource").major_opcode
-        self._line = [os.getpid()]  # this process, its parent, and so on up
-        while parent := process_of(self._line[-1])[0]:
-            self._line.append(parent)
-        super().open()
-        self._guard(self._gui.platformModule._display.display)
-
-    def claim(self) -> None:
-        """By owning a selection, which ends with its owner (ICCCM 2.1)."""
-        sign, pid = (self._display.intern_atom(name) for name in ("_AGENT_SOLO", "_NET_WM_PID"))
-        if owner := self._display.get_selection_owner(sign):
-            with suppress(self._x.error.BadWindow):  # it has just ended
-                found = owner.get_full_property(pid, 0)
-                if found and found.value[0] != os.getpid():
-                    busy = f"Another agent_solo, process {found.value[0]}, is at work on this display."
-                    raise MissingPart(busy, "Wait for it, end it, or use another display.")
-        self._mark = self._root.create_window(0, 0, 1, 1, 0, 0)
-        self._mark.change_property(pid, self._x.Xatom.CARDINAL, 32, [os.getpid()])
-        self._mark.set_selection_owner(sign, 0)
-        self._display.sync()
-
-    def _connect(self) -> Any:
-        name, error = self._environ["DISPLAY"], self._x.error
-        try:
-            with redirect_stdout(StringIO()):  # Xlib 0.15 prints what it misses
-                display = self._x.display.Display(name)
-        except (error.DisplayError, error.XauthError, *self._lost) as fault:
-            said = re.sub(r"b'(.*?)(\\n)?'", r"\1", str(fault))
-            raise MissingPart(f"The display {name} does not answer: {said}.", SCREENLESS) from None
-        display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
-        self._guard(display.display)
-        return display
-
-    def _guard(self, inner: Any) -> None:
-        """A signal in the midst of these would leave Xlib with its locks taken, and waiting for itself."""
-        if not isinstance(inner.socket, Wire):  # pyautogui's connection outlives a host
-            inner.socket, whole = Wire(inner.socket), self._clock.whole()
-            inner.send_request, inner.send_and_recv = map(whole, (inner.send_request, inner.send_and_recv))
-
-    def _plugs(self) -> list[Any]:
-        """What RandR calls outputs, the primary one first."""
-        found = self._root.xrandr_get_screen_resources_current()
-        main = self._root.xrandr_get_output_primary().output
-        order = sorted(found.outputs, key=lambda plug: bool(plug != main))
-        return [self._display.xrandr_get_output_info(plug, found.config_timestamp) for plug in order]
-
-    def monitors(self) -> tuple[Box, ...]:
-        """As Xinerama says, which knows monitors that RandR made up, too."""
-        screens = self._display.xinerama_query_screens().screens or [self._root.get_geometry()]
-        boxes = [box_of(screen.x, screen.y, screen.width, screen.height) for screen in screens]
-        for plug in [plug for plug in self._plugs() if plug.crtc][:1]:
-            main = self._display.xrandr_get_crtc_info(plug.crtc, 0)  # Xlib 0.15 calls its x, y width, height
-            boxes.sort(key=lambda box: (box.x, box.y) != (main.width, main.height))
-        return tuple(boxes)
-
-    def pointer(self) -> ScreenPoint:
-        """Through a connection of its own, and a lock."""
-        with self._lock:
-            place = self._eyes.screen().root.query_pointer()
-        return ScreenPoint(x=place.root_x, y=place.root_y)
+    _x: Any
+    _display: Any
+    _root: Any
+    _resource: int
+    _ask_clients: Any
+    _line: Sequence[int]
 
     def windows(self) -> tuple[Window, ...]:
         """Frames included, as clicks hit them; minimised ones and those of other workspaces are left out."""
@@ -3517,17 +3475,151 @@ class X11Host(Hands):
             said = f"The window {window.title!r} waits for its dialog {self._said(target)['title']!r}."
             raise TellModel("ACTION_FAILED", said, "The dialog has the keyboard now; answer it first.")
 
+    def hidden(self) -> tuple[Window, ...]:
+        """Those the window manager says are minimized."""
+        clients = self._value(self._root.id, "_NET_CLIENT_LIST_STACKING")
+        away = [xid for xid in clients if self._has(xid, "_NET_WM_STATE", "_NET_WM_STATE_HIDDEN")]
+        nowhere = box_of(0, 0, 0, 0)
+        return tuple(Window(id=hex(xid), box=nowhere, **self._said(xid)) for xid in away)
+
+    def arrange(self, window: Window, how: str, *, box: Box | None = None) -> None:
+        """By the window manager (Extended Window Manager Hints 1.5), then seen to be so. Raises TellModel."""
+        xid, atom, x = int(window.id, 16), self._display.get_atom, self._x.X
+        if not self._value(self._root.id, "_NET_SUPPORTING_WM_CHECK"):
+            raise TellModel("ACTION_NOT_SUPPORTED", "no window manager is here to do that")
+        whole = [atom(f"_NET_WM_STATE_MAXIMIZED_{way}") for way in ("VERT", "HORZ")]
+        if how == "place" and box:
+            left, right, top, bottom = window.frame
+            size = [box.width - left - right, box.height - top - bottom]
+            self._bid(
+                xid, "_NET_MOVERESIZE_WINDOW", 0xF00 | 2 << 12, box.x, box.y, *size
+            )  # all four; a person
+        elif how == "minimize":
+            self._bid(xid, "WM_CHANGE_STATE", 3)  # ICCCM 4.1.4, IconicState
+        elif how == "close":
+            self._bid(xid, "_NET_CLOSE_WINDOW", x.CurrentTime, 2)
+        else:
+            if how == "restore":
+                self._window(xid).map()  # ICCCM 4.1.4: from iconic to normal
+            self._bid(xid, "_NET_WM_STATE", int(how == "maximize"), *whole, 2)
+        self._display.sync()
+
+        def arranged() -> bool:
+            shown = next((one for one in self.windows() if one.id == window.id), None)
+            large = self._has(xid, "_NET_WM_STATE", "_NET_WM_STATE_MAXIMIZED_VERT")
+            so = {"place": shown and shown.box == box, "maximize": large, "restore": shown and not large}
+            return bool(so.get(how, shown is None))
+
+        self._await(arranged, f"{called(window)} was asked to {how}, and it is not so.")
+
+    def _bid(self, xid: int, what: str, *data: int) -> None:
+        """Ask the window manager."""
+        x, kind = self._x.X, self._display.get_atom(what)
+        words = (32, [*data, 0, 0, 0, 0, 0][:5])
+        message = self._x.protocol.event.ClientMessage(window=self._window(xid), client_type=kind, data=words)
+        self._root.send_event(message, x.SubstructureRedirectMask | x.SubstructureNotifyMask)
+
     def _activate(self, xid: int) -> None:
         window, x = self._window(xid), self._x.X
         if self._value(self._root.id, "_NET_SUPPORTING_WM_CHECK"):
-            # Extended Window Manager Hints 1.5, _NET_ACTIVE_WINDOW; 2: a person asked for it
-            asked, data = self._display.get_atom("_NET_ACTIVE_WINDOW"), (32, [2, x.CurrentTime, 0, 0, 0])
-            message = self._x.protocol.event.ClientMessage(window=window, client_type=asked, data=data)
-            self._root.send_event(message, x.SubstructureRedirectMask | x.SubstructureNotifyMask)
+            self._bid(xid, "_NET_ACTIVE_WINDOW", 2, x.CurrentTime)  # 2: a person asked for it
         else:
             window.configure(stack_mode=x.Above)
             window.set_input_focus(x.RevertToParent, x.CurrentTime)
         self._display.sync()
+
+
+class X11Host(X11Windows):
+    """Any X server, through Xlib as pyautogui brings it (0.15), with any window manager or none."""
+
+    name = "Linux (X11)"
+    KEYS: ClassVar = Hands.KEYS | {f"num{n}": f"{n}" for n in range(10)}  # NumLock may be off
+    _lost: tuple[type[Exception], ...] = ()
+    _mark: Any = None
+
+    def open(self) -> None:
+        """Raises MissingPart for no display, a dead one, and Wayland."""
+        env = self._environ
+        if not env.get("DISPLAY"):
+            why = WAYLAND if env.get("WAYLAND_DISPLAY") else "There is no screen: DISPLAY is not set."
+            raise MissingPart(why, SCREENLESS)
+        with needing("Xlib", "to ask the X server about windows"):
+            import Xlib.display
+            import Xlib.ext.xtest
+            import Xlib.protocol.event
+        if not Path(env.get("XAUTHORITY") or f"{env.get('HOME')}/.Xauthority").is_file():
+            env["XAUTHORITY"] = os.devnull  # Xlib 0.15 fails without a file, here and when pyautogui loads
+        self._x, self._lock, self._lost = Xlib, threading.Lock(), (MissingPart, OSError)
+        Xlib.error.ConnectionClosedError = lambda _: MissingPart("The display has gone away.", SCREENLESS)
+        self._display, self._eyes = self._connect(), self._connect()
+        self._root = self._display.screen().root
+        if lacking := {"XTEST", "RANDR", "XINERAMA", "X-Resource"} - set(self._display.list_extensions()):
+            raise MissingPart(f"The X server lacks the extension {', '.join(sorted(lacking))}.", SCREENLESS)
+        plugs = [plug.name for plug in self._plugs()]  # XWAYLAND0, of which Xlib 0.15 loses letters
+        if self._display.query_extension("XWAYLAND") or "LAND" in " ".join(plugs):
+            raise MissingPart(WAYLAND, f"Log in to an X11 (Xorg) session. {SCREENLESS}")
+        self._keymap = Keymap(self._display, self._held, self._clock, self._fake)
+        self._ask_clients = client_ids(Xlib.protocol.rq)
+        self._resource = self._display.query_extension("X-Resource").major_opcode
+        self._line = [os.getpid()]  # this process, its parent, and so on up
+        while parent := process_of(self._line[-1])[0]:
+            self._line.append(parent)
+        super().open()
+        self._guard(self._gui.platformModule._display.display)
+
+    def claim(self) -> None:
+        """By owning a selection, which ends with its owner (ICCCM 2.1)."""
+        sign, pid = (self._display.intern_atom(name) for name in ("_AGENT_SOLO", "_NET_WM_PID"))
+        if owner := self._display.get_selection_owner(sign):
+            with suppress(self._x.error.BadWindow):  # it has just ended
+                found = owner.get_full_property(pid, 0)
+                if found and found.value[0] != os.getpid():
+                    busy = f"Another agent_solo, process {found.value[0]}, is at work on this display."
+                    raise MissingPart(busy, "Wait for it, end it, or use another display.")
+        self._mark = self._root.create_window(0, 0, 1, 1, 0, 0)
+        self._mark.change_property(pid, self._x.Xatom.CARDINAL, 32, [os.getpid()])
+        self._mark.set_selection_owner(sign, 0)
+        self._display.sync()
+
+    def _connect(self) -> Any:
+        name, error = self._environ["DISPLAY"], self._x.error
+        try:
+            with redirect_stdout(StringIO()):  # Xlib 0.15 prints what it misses
+                display = self._x.display.Display(name)
+        except (error.DisplayError, error.XauthError, *self._lost) as fault:
+            said = re.sub(r"b'(.*?)(\\n)?'", r"\1", str(fault))
+            raise MissingPart(f"The display {name} does not answer: {said}.", SCREENLESS) from None
+        display.set_error_handler(lambda *_: None)  # refusals that nothing waits for
+        self._guard(display.display)
+        return display
+
+    def _guard(self, inner: Any) -> None:
+        """A signal in the midst of these would leave Xlib with its locks taken, and waiting for itself."""
+        if not isinstance(inner.socket, Wire):  # pyautogui's connection outlives a host
+            inner.socket, whole = Wire(inner.socket), self._clock.whole()
+            inner.send_request, inner.send_and_recv = map(whole, (inner.send_request, inner.send_and_recv))
+
+    def _plugs(self) -> list[Any]:
+        """What RandR calls outputs, the primary one first."""
+        found = self._root.xrandr_get_screen_resources_current()
+        main = self._root.xrandr_get_output_primary().output
+        order = sorted(found.outputs, key=lambda plug: bool(plug != main))
+        return [self._display.xrandr_get_output_info(plug, found.config_timestamp) for plug in order]
+
+    def monitors(self) -> tuple[Box, ...]:
+        """As Xinerama says, which knows monitors that RandR made up, too."""
+        screens = self._display.xinerama_query_screens().screens or [self._root.get_geometry()]
+        boxes = [box_of(screen.x, screen.y, screen.width, screen.height) for screen in screens]
+        for plug in [plug for plug in self._plugs() if plug.crtc][:1]:
+            main = self._display.xrandr_get_crtc_info(plug.crtc, 0)  # Xlib 0.15 calls its x, y width, height
+            boxes.sort(key=lambda box: (box.x, box.y) != (main.width, main.height))
+        return tuple(boxes)
+
+    def pointer(self) -> ScreenPoint:
+        """Through a connection of its own, and a lock."""
+        with self._lock:
+            place = self._eyes.screen().root.query_pointer()
+        return ScreenPoint(x=place.root_x, y=place.root_y)
 
     def type(self, text: str) -> None:
         """Raises TellModel, with nothing typed, for control characters, and while a person holds Shift."""
@@ -7840,8 +7932,11 @@ class Observing(Desk):
 
     def do_list_windows(self, words: Mapping[str, Json]) -> Reply:
         """The windows, topmost first."""
-        windows = self._windows(words) if words.get("app") else self._host.windows()
-        return Reply(data=[window_told(one, self._host.birth(one.pid)) for one in windows if not one.popup])
+        shown, hidden = self._host.windows(), self._host.hidden()
+        kept = [one for one in (*shown, *hidden) if not words.get("app") or self._is_of(one, words["app"])]
+        told = [window_told(one, self._host.birth(one.pid)) for one in kept if not one.popup]
+        away = {one.id for one in hidden}
+        return Reply(data=[one | ({"hidden": True} if one["id"] in away else {}) for one in told])
 
     def do_list_displays(self, words: Mapping[str, Json]) -> Reply:  # noqa: ARG002
         """The monitors, the primary one first."""
@@ -8119,7 +8214,86 @@ def referred(value: Json, results: Sequence[Json]) -> Json:
     return re.sub(r"\$\{(\d+(?:\.\w+)*)\}", fill, value)
 
 
-class Desktop(Acting):
+class Managing(Acting):
+    """The commands on windows and applications."""
+
+    def _arranged(
+        self, words: Mapping[str, Json], how: str, box: Box | None = None
+    ) -> tuple[Window, Receipt]:
+        """Do it; it is verified by looking, and said to be unverified where it cannot be seen."""
+        hidden = [one for one in self._host.hidden() if how == "restore"]
+        fit = [
+            one
+            for one in hidden
+            if one.id == words.get("window_id") or self._is_of(one, words.get("app") or "?")
+        ]
+        window = fit[0] if fit else self._window(words)
+        delivery, message = "delivered_verified", f"{how} {called(window)}"
+        try:
+            self._host.arrange(window, how, box=box)
+        except TellModel as told:
+            if told.code != "ACTION_FAILED":
+                raise
+            delivery, message = "delivered_unverified", told.sentence
+        receipt = Receipt(command=how, ok=True, delivery=delivery, mechanism="host", message=message)
+        now = next((one for one in self._host.windows() if one.id == window.id), window)
+        return now, receipt
+
+    def _managed(self, words: Mapping[str, Json], how: str, word: str) -> Reply:
+        window, receipt = self._arranged(words, how)
+        done = receipt.delivery == "delivered_verified"
+        told = {word: done, "window": window_told(window, self._host.birth(window.pid))}
+        return Reply(data=told | {"message": receipt.message}, receipt=receipt)
+
+    def do_minimize(self, words: Mapping[str, Json]) -> Reply:
+        """Put a window away."""
+        return self._managed(words, "minimize", "minimized")
+
+    def do_maximize(self, words: Mapping[str, Json]) -> Reply:
+        """Make a window as large as the screen."""
+        return self._managed(words, "maximize", "maximized")
+
+    def do_restore(self, words: Mapping[str, Json]) -> Reply:
+        """Bring a minimized window back, or a maximized one to its size."""
+        return self._managed(words, "restore", "restored")
+
+    def do_move_window(self, words: Mapping[str, Json]) -> Reply:
+        """Put a window's corner there."""
+        return self._placed(words, ("x", "y"), "moved")
+
+    def do_resize_window(self, words: Mapping[str, Json]) -> Reply:
+        """Make a window so large, its frame included; it may have a least size."""
+        return self._placed(words, ("width", "height"), "resized")
+
+    def _placed(self, words: Mapping[str, Json], sides: tuple[str, str], word: str) -> Reply:
+        missing = [side for side in sides if side not in words]
+        if missing:
+            raise misfit(f"it needs --{missing[0]} N")
+        box = replace(self._window(words).box, **{side: words[side] for side in sides})
+        window, receipt = self._arranged(words, "place", box)
+        told = {word: window.box == box, **{side: getattr(window.box, side) for side in sides}}
+        return Reply(data=told | {"message": receipt.message, "bounds": boxed(window.box)}, receipt=receipt)
+
+    def do_close_app(self, words: Mapping[str, Json]) -> Reply:
+        """Close its windows as a person would; what then asks is not answered. With --force, end it."""
+        windows = self._windows(words)
+        pid, app = windows[0].pid, windows[0].app
+        if words.get("force"):
+            method, closed, verified = self._host.end(pid), True, "delivered_verified"
+        else:
+            for window in windows:
+                if not window.popup and any(one.id == window.id for one in self._host.windows()):
+                    with suppress(TellModel):  # its last window may take the others with it, or a dialog ask
+                        self._host.arrange(window, "close")
+            method, closed = "graceful", not any(one.pid == pid for one in self._host.windows())
+            verified = "delivered_verified" if closed else "delivered_unverified"
+        receipt = Receipt(command="close-app", ok=True, delivery=verified, mechanism="host")
+        left = [window_told(one, "") for one in self._host.windows() if one.pid == pid]
+        told = {"app": app, "requested": True, "closed": closed, "method": method}
+        return Reply(data=told | ({"left": left} if left and not closed else {}), receipt=receipt)
+
+
+class Desktop(Managing):
     """Every command as a method: desktop().click("@s8f:e4") answers the envelope that the shell prints.
 
     One thread at a time; a person's Ctrl-C ends a wait. Keys and buttons held in a batch end with it.

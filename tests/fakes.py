@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from agent_solo import (
     Action,
@@ -63,6 +64,7 @@ class FakeHost:
     name = "fake"
 
     def __init__(self, *windows: Window) -> None:
+        self.away: list[Window] = []
         self.stack, self.done, self.at = list(windows or (DESK, OTHER)), [], ScreenPoint(x=500, y=500)
 
     def open(self) -> None: ...
@@ -75,6 +77,26 @@ class FakeHost:
 
     def windows(self) -> tuple[Window, ...]:
         return tuple(self.stack)
+
+    def hidden(self) -> tuple[Window, ...]:
+        return tuple(self.away)
+
+    def arrange(self, window: Window, how: str, *, box: Box | None = None) -> None:
+        self.done.append((how, window.id))
+        at = [w.id for w in self.stack].index(window.id) if window in self.stack else -1
+        if how == "place" and box:
+            self.stack[at] = replace(window, box=box)
+        if how in ("minimize", "close"):
+            self.stack.remove(window)
+        if how == "minimize":
+            self.away.append(window)
+        if how == "restore" and window in self.away:
+            self.away.remove(window)
+            self.stack.insert(0, window)
+
+    def end(self, pid: int) -> str:
+        self.done.append(("end", pid))
+        return "forced"
 
     def birth(self, pid: int) -> str:
         return f"b{pid}"

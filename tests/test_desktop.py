@@ -348,6 +348,20 @@ def test_a_screenshot_is_a_file(work: Work, tmp_path: Path) -> None:
     work.fails("INVALID_ARGS", "screenshot", screen=3)
 
 
+def test_windows_are_put_away_brought_back_moved_and_closed(work: Work) -> None:
+    done = work.desktop.minimize(app="desk")["data"]
+    assert (done["minimized"], done["disposition"]["delivery"]) == (True, "delivered_verified")
+    assert [one["id"] for one in work.desktop.list_windows()["data"] if one.get("hidden")] == ["w1"]
+    assert work.desktop.restore(app="desk")["data"]["restored"]
+    moved = work.desktop.move_window(x=5, y=6, app="desk")["data"]
+    assert (moved["moved"], moved["bounds"]) == (True, {"x": 5, "y": 6, "width": 800, "height": 600})
+    assert work.desktop.resize_window(width=300, height=200, app="desk")["data"]["resized"]
+    work.fails("INVALID_ARGS", "resize-window", width=300)
+    assert work.desktop.close_app("desk")["data"]["closed"]
+    assert work.desktop.close_app("bank", force=True)["data"]["method"] == "forced"
+    work.fails("APP_NOT_FOUND", "close-app", "nobody")
+
+
 def test_what_this_system_cannot_do_is_said(work: Work) -> None:
     for command in ("list-notifications", "dismiss-all-notifications"):
         error = work.fails("PLATFORM_NOT_SUPPORTED", command)

@@ -111,3 +111,27 @@ def test_wrong_words_are_one_object_and_status_2(shell: Shell) -> None:
     ):
         error = shell(*words, status=2 if words != ["click", "e5"] else 1)
         assert (error["code"], error["disposition"]["retry"]) == ("INVALID_ARGS", "safe")
+
+
+def test_windows_are_moved_put_away_brought_back_and_closed(desk: Desk, shell: Shell) -> None:
+    def seen() -> Any:
+        return next(one for one in shell("list-windows", "--app", "tree_gtk"))
+
+    assert shell("move-window", "--app", "tree_gtk", "--x", "60", "--y", "70")["moved"]
+    assert shell("resize-window", "--app", "tree_gtk", "--width", "640", "--height", "480")["resized"]
+    assert seen()["bounds"] == {"x": 60, "y": 70, "width": 640, "height": 480}
+    geometry = desk.run("xdotool", "search", "--onlyvisible", "--name", "GTK form", "getwindowgeometry")
+    assert "640" in geometry or "638" in geometry
+    assert shell("maximize", "--app", "tree_gtk")["maximized"]
+    assert seen()["bounds"]["width"] > 640
+    assert shell("restore", "--app", "tree_gtk")["restored"]
+    assert shell("minimize", "--app", "tree_gtk")["minimized"]
+    assert seen()["hidden"] is True
+    assert shell("restore", "--app", "tree_gtk")["restored"]
+    closed = shell("close-app", "tree_gtk")
+    assert (closed["closed"], closed["method"], closed["disposition"]["delivery"]) == (
+        True,
+        "graceful",
+        "delivered_verified",
+    )
+    assert shell("snapshot", "--app", "tree_gtk", status=1)["code"] == "APP_NOT_FOUND"
