@@ -98,6 +98,7 @@ import shlex
 import shutil
 import signal
 import string
+import struct
 import tempfile
 import threading
 import time
@@ -4406,6 +4407,35 @@ def asked(place: Place, member: str, signature: str = "", *arguments: Json) -> C
     return (*place, AT_SPI + interface, name, signature, arguments)
 
 
+INT32, UINT32 = struct.Struct("<i"), struct.Struct("<I")
+
+
+def wire_text(text: str) -> bytes:
+    """A string as D-Bus takes it: its length, its bytes, a zero."""
+    raw = text.encode("utf-8", "replace")
+    return UINT32.pack(len(raw)) + raw + b"\0"
+
+
+def call_bytes(call: Call, serial: int) -> bytes:
+    """A method call as it goes over the wire (D-Bus Specification, Message Protocol), for plain arguments.
+
+    Ten times as fast as a general marshaller, and a tree takes hundreds of calls. Raises KeyError for others.
+    """
+    name, path, interface, member, signature, arguments = call
+    body = b""
+    for kind, value in zip(signature, arguments, strict=True):
+        body += bytes(-len(body) % 4)
+        body += wire_text(value) if kind == "s" else {"i": INT32, "u": UINT32}[kind].pack(value)
+    fields = b""
+    for code, sort, text in ((1, b"o", path), (2, b"s", interface), (3, b"s", member), (6, b"s", name)):
+        fields += bytes(-len(fields) % 8) + bytes((code, 1)) + sort + b"\0" + wire_text(text)
+    if signature:
+        told = bytes((len(signature),)) + signature.encode()
+        fields += bytes(-len(fields) % 8) + b"\x08\x01g\0" + told + b"\0"
+    head = struct.pack("<4BIII", ord("l"), 1, 0, 1, len(body), serial, len(fields)) + fields
+    return head + bytes(-len(head) % 8) + body
+
+
 class Bus:
     """A connection to the accessibility bus: asks many things at once, and never waits past a limit."""
 
@@ -4437,9 +4467,10 @@ class Bus:
         fields, kinds = self._jeepney.HeaderFields, self._jeepney.MessageType
         sent = 0
         while sent < len(calls) or waiting:
-            while sent < len(calls) and len(waiting) < self.FLIGHT:
-                waiting[self._send(calls[sent])] = sent
-                sent += 1
+            room = min(len(calls) - sent, self.FLIGHT - len(waiting))
+            if room > 0 and (not waiting or room >= self.FLIGHT // 2 or sent + room == len(calls)):
+                waiting |= zip(self._send(calls[sent : sent + room]), range(sent, sent + room), strict=True)
+                sent += room
             message = self._receive(until)
             index = waiting.pop(message.header.fields.get(fields.reply_serial), None)
             if index is not None and message.header.message_type is kinds.method_return:
@@ -4447,15 +4478,23 @@ class Bus:
                 answers[index] = value[1] if calls[index][3] == "Get" else value
         return answers
 
-    def _send(self, call: Call) -> int:
-        name, path, interface, member, signature, arguments = call
-        address, serial = self._jeepney.DBusAddress(path, name, interface), next(self._line.outgoing_serial)
-        message = self._jeepney.new_method_call(address, member, signature or None, arguments)
+    def _send(self, calls: Sequence[Call]) -> list[int]:
+        """Their serial numbers; all go out at once."""
+        serials = [int(next(self._line.outgoing_serial)) for _ in calls]
         try:
-            self._line.send(message, serial=serial)
+            self._line.sock.sendall(b"".join(map(self._packed, calls, serials)))
         except OSError:
             raise TellModel("APP_UNRESPONSIVE", "the accessibility bus is gone", "look again") from None
-        return int(serial)
+        return serials
+
+    def _packed(self, call: Call, serial: int) -> bytes:
+        try:
+            return call_bytes(call, serial)
+        except KeyError:  # arrays and variants
+            name, path, interface, member, signature, arguments = call
+            address = self._jeepney.DBusAddress(path, name, interface)
+            message = self._jeepney.new_method_call(address, member, signature or None, arguments)
+            return bytes(message.serialise(serial))
 
     def _receive(self, until: float) -> Any:
         while True:

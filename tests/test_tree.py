@@ -21,6 +21,7 @@ from agent_solo import (
     TellModel,
     Tree,
     Window,
+    call_bytes,
     clip,
     listing,
 )
@@ -756,3 +757,29 @@ def test_closing_closes_the_bus() -> None:
     desk.see()
     desk.tree.close()
     assert desk.stage.closed
+
+
+@pytest.mark.parametrize(
+    ("signature", "arguments"),
+    [
+        ("", ()),
+        ("i", (-7,)),
+        ("iiu", (3, -2, 4000000000)),
+        ("ss", ("org.a11y.atspi.Accessible", "Näme 🙂")),
+        ("isi", (0, "", 0)),
+    ],
+)
+def test_a_call_is_packed_as_the_library_packs_it(signature: str, arguments: tuple[object, ...]) -> None:
+    import jeepney
+
+    call = (":1.42", "/org/a11y/atspi/accessible/7", "org.a11y.atspi.Text", "GetText", signature, arguments)
+    address = jeepney.DBusAddress(call[1], call[0], call[2])
+    message = jeepney.new_method_call(address, "GetText", signature or None, arguments)
+    read = jeepney.low_level.Parser()
+    read.add_data(call_bytes(call, 99))
+    packed = read.get_next_message()
+    assert (packed.header.serial, packed.header.fields, packed.body) == (
+        99,
+        message.header.fields,
+        message.body or (),
+    )
