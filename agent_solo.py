@@ -5144,62 +5144,162 @@ class Tree:
 
 PAGE_SCRIPT = r"""function (wanted, ...given) {
   const solo = globalThis.solo ||= (() => {
-    const ids = new WeakMap(), known = new Map(), WORDS = {};
+    const ids = new WeakMap(), known = new Map(), closed = new WeakMap(), WORDS = {};
     for (const line of `button=button submit reset image summary;link=link a;check box=checkbox;switch=switch
 radio button=radio;text field=textbox textarea text email tel url;password field=password;tab=tab
 search field=searchbox search;combo box=combobox select;spin button=spinbutton number;slider=slider range
 file field=file;date field=date time month week datetime-local;colour button=color;option=option
 menu item=menuitem menuitemcheckbox menuitemradio;tree item=treeitem;cell=gridcell;dialog=dialog;alert=alert
-heading=heading h1 h2 h3;text=status output`.split(/[;\n]/))
+heading=heading h1 h2 h3;text=status output;canvas=canvas`.split(/[;\n]/))
       for (const key of line.split('=')[1].split(' ')) WORDS[key] = line.split('=')[0];
     const told = (e, name) => e.getAttribute(name) || '';
     const is = (e, name) => told(e, 'aria-' + name) === 'true';
     const tidy = text => (text || '').replace(/\s+/g, ' ').trim().slice(0, 120);
-    const role = e => WORDS[told(e, 'role').trim()] || WORDS[e.localName === 'input' ? e.type : e.localName]
+    const style = e => e.ownerDocument.defaultView.getComputedStyle(e);
+    const shadow = e => e.shadowRoot || closed.get(e);
+    const parent = e => e.assignedSlot || e.parentElement || e.getRootNode().host;
+    const framed = e => e.localName === 'iframe' && e.contentDocument?.documentElement && e.contentDocument;
+    // Everything below a root, through shadow roots and frames of the same origin, as it stands in the page.
+    function* below(root) {
+      for (const e of root.querySelectorAll('*')) {
+        yield e;
+        for (const inner of [shadow(e), framed(e)]) if (inner) yield* below(inner);
+      }
+    }
+    const plain = e => WORDS[told(e, 'role').trim()] || WORDS[e.localName === 'input' ? e.type : e.localName]
       || (e.isContentEditable && !e.parentElement?.isContentEditable ? 'text field' : '')
-      || (e.hasAttribute('onclick') || e.tabIndex >= 0 ? 'clickable' : '');
+      || (e.hasAttribute('onclick') || e.tabIndex >= 0 || told(e, 'draggable') === 'true' ? 'clickable' : '');
+    const points = e => e && style(e).cursor === 'pointer';
+    const scrolls = e => e.clientHeight > 40 && e.scrollHeight > e.clientHeight + 8
+      && /auto|scroll/.test(style(e).overflowY);
+    const role = e => plain(e) || (scrolls(e) ? 'scroll area' : '')
+      || (points(e) && !points(parent(e)) && !e.querySelector('input,button,a,select') ? 'clickable' : '');
     const filled = e => /field|combo|spin|slider|colour/.test(role(e));
-    const labels = e => told(e, 'aria-labelledby').split(/\s+/).map(id => document.getElementById(id));
+    const labels = e => told(e, 'aria-labelledby').split(/\s+/)
+      .map(id => id && e.getRootNode().getElementById?.(id));
+    // What a button without text is called: a hint, its picture, its host, the class of its icon.
+    const icon = e => [
+      e.dataset.tooltip || e.dataset.tips || e.dataset.title, e.querySelector('svg title')?.textContent,
+      e.querySelector('img[alt]')?.alt, e.getRootNode().host?.title,
+      /(?:icon|fa|bi)-([\w-]+)/.exec(told(e.querySelector('i, svg, span') || e, 'class'))?.[1],
+    ];
     const name = e => [
       labels(e).map(label => label?.innerText || '').join(' '), told(e, 'aria-label'),
       [...(e.labels || [])].map(label => label.innerText).join(' '),
-      filled(e) ? '' : e.innerText || e.value, e.alt, e.title, e.placeholder, e.name,
+      filled(e) || /area|canvas/.test(role(e)) ? '' : e.innerText || e.value, e.alt, e.title, e.placeholder,
+      ...icon(e), e.name, role(e) === 'clickable' ? '' : e.id,
     ].map(tidy).find(Boolean) || '';
     const value = e => e.type === 'password' || !filled(e) ? '' : e.selectedOptions
       ? [...e.selectedOptions].map(option => option.label).join(', ') : e.value ?? e.innerText;
     const states = e => Object.entries({
-      disabled: e.matches(':disabled') || is(e, 'disabled'), focused: document.activeElement === e,
+      disabled: e.matches(':disabled') || is(e, 'disabled'), focused: e.getRootNode().activeElement === e,
       checked: e.checked || is(e, 'checked') || is(e, 'pressed'), selected: is(e, 'selected'),
       expanded: is(e, 'expanded'), collapsed: told(e, 'aria-expanded') === 'false',
-      'read-only': filled(e) && e.readOnly,
+      'read-only': filled(e) && e.readOnly, draggable: told(e, 'draggable') === 'true',
     }).filter(entry => entry[1]).map(entry => entry[0]);
-    const shows = e => {
-      const b = e.getBoundingClientRect(), inside = b.top < innerHeight && b.left < innerWidth;
-      return b.width && b.height && b.bottom > 0 && b.right > 0 && inside
-        && getComputedStyle(e).visibility === 'visible' && !e.closest('[inert]');
+    // 0: in sight; -1: above; 1: below, or scrolled away inside something; null: not drawn at all.
+    const where = e => {
+      const b = e.getBoundingClientRect(), view = e.ownerDocument.defaultView;
+      if (!b.width || !b.height) return null;
+      if (b.bottom <= 0) return -1;
+      return b.top >= view.innerHeight || b.right <= 0 || b.left >= view.innerWidth ? 1 : 0;
     };
-    const find = ([id, was, called]) => {
-      const e = known.get(id)?.deref();
-      return e?.isConnected && role(e) === was && name(e) === called ? e : null;
+    const drawn = e => e.checkVisibility({visibilityProperty: true}) && !e.closest('[inert]');
+    const clipped = e => {
+      const b = e.getBoundingClientRect();
+      for (let at = e; at && at !== e.ownerDocument.body;) {
+        const {position} = style(at);
+        at = position === 'fixed' ? null : position === 'absolute' ? at.offsetParent : parent(at);
+        if (!at || at === at.ownerDocument.documentElement || style(at).overflow === 'visible') continue;
+        const c = at.getBoundingClientRect();
+        if (b.top >= c.bottom || b.bottom <= c.top || b.left >= c.right || b.right <= c.left) return true;
+      }
+      return false;
+    };
+    const number = e => {
+      if (!ids.has(e)) { ids.set(e, known.size + 1); known.set(known.size + 1, new WeakRef(e)); }
+      return ids.get(e);
+    };
+    // The line of a table or list that a twin stands in: what tells one "Edit" from the next.
+    const line = e => tidy(e.closest('tr, li, [role=row], [role=listitem], article')?.innerText).slice(0, 40);
+    // The same element; or, where it was drawn anew, the only one of its role and name; otherwise null.
+    const find = ([id, was, called, since]) => {
+      const same = e => role(e) === was && name(e) === called;
+      const e = since === String(performance.timeOrigin) ? known.get(id)?.deref() : null;
+      if (e?.isConnected || !known.has(id) || since !== String(performance.timeOrigin))
+        return e?.isConnected && same(e) ? e : null;
+      const equal = [...below(document)].filter(other => where(other) !== null && same(other));
+      if (equal.length !== 1 || ids.has(equal[0])) return null;
+      ids.set(equal[0], id); known.set(id, new WeakRef(equal[0]));
+      return equal[0];
+    };
+    const deepest = (root, x, y) => {
+      const top = root.elementFromPoint(x, y), inner = top && shadow(top)?.elementFromPoint(x, y);
+      return inner && inner !== top ? deepest(shadow(top), x, y) : top;
+    };
+    const within = (top, e) => {
+      for (let at = top; at; at = parent(at)) if (at === e || at.control === e) return true;
+      return false;
+    };
+    // A point of a frame, in the frame around it: its corner, border and padding come before it.
+    const outward = (frame, {x, y}) => {
+      const b = frame.getBoundingClientRect(), s = style(frame);
+      x += b.x + frame.clientLeft + parseFloat(s.paddingLeft);
+      return {x, y: y + b.y + frame.clientTop + parseFloat(s.paddingTop)};
+    };
+    const called = e => (role(e) + ' ' + name(e)).trim() || e.localName;
+    const covering = top => ({cover: top ? called(top) : 'the edge'});
+    // The point as the whole session counts it, if each frame on the way shows there what it should.
+    const reach = (e, at) => {
+      const top = deepest(e.ownerDocument, at.x, at.y), frame = e.ownerDocument.defaultView.frameElement;
+      if (!within(top, e)) return covering(top);
+      return frame && e.ownerDocument !== document ? reach(frame, outward(frame, at)) : at;
+    };
+    // Several points, in several ways of scrolling: another thing often covers the middle only.
+    const SPOTS = [[.5, .5], [.2, .5], [.8, .5], [.5, .2], [.5, .8], [.05, .1], [.95, .9]];
+    const aim = e => {
+      let told = covering(null);
+      for (const block of ['nearest', 'center', 'start', 'end']) {
+        e.scrollIntoView({block, inline: 'nearest', behavior: 'instant'});
+        for (const b of e.getClientRects())
+          for (const [across, down] of SPOTS) {
+            told = reach(e, {x: b.x + b.width * across, y: b.y + b.height * down});
+            if ('x' in told) return told;
+          }
+      }
+      return told;
     };
     return {
       look(most) {
-        const shown = [...document.querySelectorAll('*')].filter(e => role(e) && shows(e));
-        const rows = shown.slice(0, most).map(e => {
-          if (!ids.has(e)) { ids.set(e, known.size + 1); known.set(known.size + 1, new WeakRef(e)); }
-          return [ids.get(e), role(e), name(e), value(e).slice(0, 400), states(e)];
-        });
-        const whole = rows.length === shown.length && !document.querySelector('iframe');
-        return {rows, whole, since: performance.timeOrigin};
+        const shown = [], away = {'-1': 0, 1: 0};
+        let suspects = 0;
+        for (const e of below(document)) {
+          const at = where(e), hidden = at === null || !drawn(e);
+          if (hidden) continue;
+          if (e.localName.includes('-') && !shadow(e) && !e.firstElementChild) suspects += 1;
+          if (at ? plain(e) : role(e)) at || clipped(e) ? away[at || 1] += 1 : shown.push(e);
+        }
+        const row = e => [number(e), role(e), name(e), value(e).slice(0, 400), states(e)];
+        const rows = shown.slice(0, most).map(row);
+        const twins = {}, key = row => row[1] + ' ' + row[2];
+        for (const row of rows) twins[key(row)] = (twins[key(row)] || 0) + 1;
+        rows.forEach((row, at) => row.push(twins[key(row)] > 1 ? line(shown[at]) : ''));
+        const since = String(performance.timeOrigin);
+        const whole = rows.length === shown.length;
+        return {rows, whole, since, above: away[-1], below: away[1], suspects};
+      },
+      open(root) { closed.set(root.host, root); return true; },
+      through: (frame, x, y) => {
+        frame.scrollIntoView({block: 'nearest', inline: 'nearest', behavior: 'instant'});
+        return reach(frame, outward(frame, {x, y}));
       },
       states: key => find(key) && states(find(key)),
       aim(key) {
         if (!key) return {x: innerWidth / 2, y: innerHeight / 2};
-        const e = find(key);
-        e?.scrollIntoView({block: 'nearest', inline: 'nearest', behavior: 'instant'});
-        const b = e?.getBoundingClientRect(), x = b?.x + b?.width / 2, y = b?.y + b?.height / 2;
-        const top = e && document.elementFromPoint(x, y), through = e?.contains(top) || top?.control === e;
-        return !e ? {} : through ? {x, y} : {cover: top ? role(top) + ' ' + name(top) : 'the edge'};
+        const before = known.get(key[0])?.deref(), e = find(key);
+        if (!e) return {};
+        const seen = e.getClientRects().length ? e : e.labels?.[0] || e; // a tick box drawn by its label
+        return {...aim(seen), again: e !== before};
       },
       focus: key => { find(key)?.focus(); return !!find(key); },
       write(key, text, whole) {
@@ -5207,7 +5307,7 @@ heading=heading h1 h2 h3;text=status output`.split(/[;\n]/))
         if (!e || e.readOnly || e.disabled || !filled(e) || e.type === 'file') return e ? 'no' : 'gone';
         e.focus();
         if (!/date|time|month|week|range|color|select/.test(e.type)) {
-          if (whole) e.select ? e.select() : getSelection().selectAllChildren(e);
+          if (whole) e.select ? e.select() : e.ownerDocument.getSelection().selectAllChildren(e);
           return 'type';
         }
         const option = [...(e.options || [])].find(option => [option.label, option.value].includes(text));
@@ -5229,6 +5329,14 @@ TIMES = {"click": 1, "double_click": 2, "triple_click": 3, "right_click": 1, "mi
 NOTCH = 100  # CSS pixels that a notch of the wheel scrolls
 
 
+class Subframe(NamedTuple):
+    """A frame in a process of its own: its session, the session around it, its frame."""
+
+    session: str
+    around: str
+    frame: str
+
+
 class Page:
     """One page's debugging socket. Never waits past its limit, nor at all while a dialog stops the page."""
 
@@ -5242,6 +5350,7 @@ class Page:
         self._slow = websocket.WebSocketTimeoutException
         self._clock, self._last = clock, 0
         self.dialog: Mapping[str, Json] = {}
+        self.frames: dict[str, Subframe] = {}
         try:
             self._socket = websocket.create_connection(
                 url, timeout=2, suppress_origin=True, skip_utf8_validation=True
@@ -5249,27 +5358,40 @@ class Page:
         except self._faults as fault:
             raise TellModel("APP_UNRESPONSIVE", f"a page cannot be reached: {fault}") from None
         self.call("Page.enable")
+        self._attach("")
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
-    def call(self, method: str, **params: Json) -> dict[str, Json]:
+    def _attach(self, session: str) -> None:
+        """Hear of frames in other processes; an application that cannot tell of them has none."""
+        with suppress(TellModel):
+            self.call(
+                "Target.setAutoAttach",
+                session,
+                autoAttach=True,
+                waitForDebuggerOnStart=False,
+                flatten=True,
+            )
+
+    def call(self, method: str, session: str = "", **params: Json) -> dict[str, Json]:
         """The result; empty while a dialog stops the page. Raises TellModel."""
         touched = "delivery_uncertain" if method.startswith(("Input.", "Page.handle")) else "not_delivered"
         try:
-            return self._call(method, params)
+            return self._call(method, session, params)
         except self._faults as fault:
             code, sentence = "APP_UNRESPONSIVE", f"the page is gone: {fault}"
         except TellModel as told:
             code, sentence = told.code, told.sentence
         raise TellModel(code, sentence, "look again", delivery=touched)
 
-    def _call(self, method: str, params: Mapping[str, Json]) -> dict[str, Json]:
+    def _call(self, method: str, session: str, params: Mapping[str, Json]) -> dict[str, Json]:
         closing = method == "Page.handleJavaScriptDialog"
         while self.dialog and self._next(0.01):
             pass  # a person may have closed it
         if self.dialog and not closing:
             return {}
         self._last += 1
-        self._socket.send(json.dumps({"id": self._last, "method": method, "params": params}))
+        message: dict[str, Json] = {"id": self._last, "method": method, "params": params}
+        self._socket.send(json.dumps(message | ({"sessionId": session} if session else {})))
         until = self._clock.now() + self.LIMIT
         while closing or not self.dialog:
             message = self._next(0.2)
@@ -5290,26 +5412,83 @@ class Page:
             message: dict[str, Json] = json.loads(self._socket.recv() or "{}")
         except self._slow:
             return {}
-        if message.get("method") == "Page.javascriptDialogOpening":
-            self.dialog = message["params"]
-        elif message.get("method") == "Page.javascriptDialogClosed":
-            self.dialog = {}
+        self._note(message.get("method", ""), message)
         return message
 
-    def run(self, wanted: str, *given: Json) -> Json:
+    def _note(self, method: str, message: Mapping[str, Json]) -> None:
+        """Keep what an event says about dialogs and frames."""
+        if method == "Page.javascriptDialogOpening":
+            self.dialog = message["params"]
+        elif method == "Page.javascriptDialogClosed":
+            self.dialog = {}
+        elif method == "Target.attachedToTarget":
+            told = message["params"]
+            if told["targetInfo"]["type"] == "iframe":
+                around, frame = message.get("sessionId", ""), told["targetInfo"]["targetId"]
+                self.frames[told["sessionId"]] = Subframe(told["sessionId"], around, frame)
+        elif method == "Target.detachedFromTarget":
+            self.frames.pop(message["params"]["sessionId"], None)
+
+    def sessions(self) -> Iterator[str]:
+        """The page's own session, then those of its frames, frames within frames too. Raises TellModel."""
+        yield ""
+        asked: set[str] = set()
+        while new := [session for session in self.frames if session not in asked]:
+            asked.add(new[0])
+            self._attach(new[0])
+            yield new[0]
+
+    def run(self, wanted: str, *given: Json, session: str = "") -> Json:
         """What a function of the script says; None while a dialog stops the page. Raises TellModel."""
-        tree = self.call("Page.getFrameTree")
-        world = tree and self.call(
-            "Page.createIsolatedWorld", frameId=tree["frameTree"]["frame"]["id"], worldName="agent_solo"
+        return self._run(session, self._world(session), [{"value": value} for value in (wanted, *given)])
+
+    def _world(self, session: str) -> int | None:
+        """The script's world in the page or frame; None while a dialog stops it."""
+        tree = self.call("Page.getFrameTree", session)
+        frame = tree and tree["frameTree"]["frame"]["id"]
+        world = frame and self.call(
+            "Page.createIsolatedWorld", session, frameId=frame, worldName="agent_solo"
         )
+        return world["executionContextId"] if world else None
+
+    def _run(self, session: str, world: int | None, arguments: list[Json]) -> Json:
         told = world and self.call(
             "Runtime.callFunctionOn",
+            session,
             functionDeclaration=PAGE_SCRIPT,
-            executionContextId=world["executionContextId"],
-            arguments=[{"value": value} for value in (wanted, *given)],
+            executionContextId=world,
+            arguments=arguments,
             returnByValue=True,
         )
         return told["result"].get("value") if told else None
+
+    def _on(self, node: int, session: str, wanted: str, *given: Json) -> Json:
+        """What a function of the script says about a node of the browser's own numbering."""
+        world = self._world(session)
+        held = world and self.call("DOM.resolveNode", session, backendNodeId=node, executionContextId=world)
+        if not held:
+            return None
+        first = [{"value": wanted}, {"objectId": held["object"]["objectId"]}]
+        return self._run(session, world, [*first, *({"value": value} for value in given)])
+
+    def pierce(self, session: str) -> None:
+        """Show the script the closed shadow roots, which only the browser can see. Raises TellModel."""
+        told = self.call("DOM.getDocument", session, depth=-1, pierce=True)
+        waiting = [told["root"]] if told else []
+        while waiting:
+            node = waiting.pop()
+            if node.get("shadowRootType") == "closed":
+                self._on(node["backendNodeId"], session, "open")
+            waiting += node.get("children", []) + node.get("shadowRoots", [])
+
+    def outward(self, session: str, told: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A point of a frame as a point of the page, or what is in front of it. Raises TellModel."""
+        while session and "x" in told:
+            frame = self.frames[session]
+            owner = self.call("DOM.getFrameOwner", frame.around, frameId=frame.frame)
+            at = owner and self._on(owner["backendNodeId"], frame.around, "through", told["x"], told["y"])
+            told, session = {"again": told.get("again", False), **(at or {})}, frame.around
+        return told
 
     def close(self) -> None:
         """Let go of the page; it goes on."""
@@ -5339,13 +5518,15 @@ class Pages:
             return Sight(notes=(gone.sentence,), complete=False)
         for target in targets:
             title, name = html.unescape(target.get("title", "")), target["id"]  # /json/list escapes them
-            elements.append(self._element(name, "page", title, html.unescape(target["url"])))
             try:
-                found, whole = self._read(name, target["webSocketDebuggerUrl"])
+                found, whole, more = self._read(name, target["webSocketDebuggerUrl"])
+                states = [more] if more else []
+                elements.append(self._element(name, "page", title, html.unescape(target["url"]), states))
                 elements += found
                 notes += [] if whole else [f"The list of the page {quoted(title)} is not complete."]
             except TellModel as silent:
                 self._drop(name)
+                elements.append(self._element(name, "page", title, html.unescape(target["url"])))
                 notes.append(f"{quoted(title)}: {silent.sentence}")
         return Sight(elements=tuple(elements), notes=tuple(notes), complete=not notes)
 
@@ -5364,15 +5545,30 @@ class Pages:
         pages = [t for t in targets if t["type"] in ("page", "webview") and t.get("webSocketDebuggerUrl")]
         return [page for page in pages if not page["url"].startswith(("devtools:", "chrome-extension:"))]
 
-    def _read(self, target: str, url: str) -> tuple[list[Element], bool]:
+    def _read(self, target: str, url: str) -> tuple[list[Element], bool, str]:
+        """What is in sight, whether that is all of it, and how much is not in sight."""
         page = self._pages[target] = self._pages.get(target) or Page(url, self._clock)
-        told = page.run("look", self.ROWS)
-        if not told:
-            return list(self._dialog(target, page.dialog)), True
-        return [
-            self._element(target, role, name, value, states, native=(str(told["since"]), str(number)))
-            for number, role, name, value, states in told["rows"]
-        ], told["whole"]
+        elements: list[Element] = []
+        whole, away = True, [0, 0]
+        for session in page.sessions():
+            told = page.run("look", self.ROWS, session=session)
+            if told and told["suspects"]:
+                page.pierce(session)
+                told = page.run("look", self.ROWS, session=session)
+            if not told:
+                return list(self._dialog(target, page.dialog)), True, ""
+            elements += self._rows(target, session, told)
+            whole = whole and told["whole"]
+            away = [away[0] + told["above"], away[1] + told["below"]]
+        more = f"{away[0]} more above and {away[1]} below what is in sight" if any(away) else ""
+        return elements, whole, more
+
+    def _rows(self, target: str, session: str, told: Mapping[str, Json]) -> Iterator[Element]:
+        """One frame's elements; one that has a twin says which line it stands in."""
+        for number, role, name, value, states, line in told["rows"]:
+            beside = [f"in the line {quoted(line)}"] if line and line != name else []
+            native = (told["since"], str(number), session)
+            yield self._element(target, role, name, value, [*states, *beside], native=native)
 
     def _dialog(self, target: str, dialog: Mapping[str, Json]) -> Iterator[Element]:
         """A dialog of the page stops it: then the dialog is all there is."""
@@ -5426,11 +5622,21 @@ class Pages:
 
     def _key(self, element: Element) -> list[Json] | None:
         """What the script knows it by; None for the page itself."""
-        return [int(element.native[2]), element.role, element.name] if element.native[2:] else None
+        if not element.native[2:]:
+            return None
+        return [int(element.native[2]), element.role, element.name, element.native[1]]
+
+    def _run(self, page: Page, element: Element, wanted: str, *given: Json) -> Json:
+        """What a function of the script says in the element's own frame. Raises TellModel."""
+        session = element.native[3] if element.native[3:] else ""
+        if session and session not in page.frames:
+            raise TellModel("STALE_REF", f"the frame of {described(element)} is gone", "look again")
+        return page.run(wanted, self._key(element), *given, session=session)
 
     def _aim(self, page: Page, element: Element) -> dict[str, float]:
         """A point of it, scrolled into view, where nothing covers it. Raises TellModel."""
-        told = page.run("aim", self._key(element))
+        told = self._run(page, element, "aim")
+        told = told and page.outward(element.native[3] if element.native[3:] else "", told)
         if told and "x" in told:
             return {"x": told["x"], "y": told["y"]}
         if told:
@@ -5470,25 +5676,27 @@ class Pages:
         """Tick, choose, open or focus it, unless it is so already; then read its state back."""
         word, wanted, roles = SWITCHES[verb]
         key, receipt = self._key(element), self._receipt(verb, described(element))
-        states = page.run("states", key) if key else None
+        states = self._run(page, element, "states") if key else None
         if states is None:
             raise self._lost(page, element)
         if (word in states) is wanted:
             return replace(receipt, delivery="not_delivered", message=f"{receipt.message}: it is so already")
         if word == "focused":
-            page.run("focus", key)
+            self._run(page, element, "focus")
         elif roles and element.role not in roles.split(",") and not {"expanded", "collapsed"} & set(states):
             raise TellModel("ACTION_NOT_SUPPORTED", f"{described(element)} does not take {verb}", "click it")
         else:
             self._point(page, element, Action(verb="click"))
-        return read_back(receipt, lambda: (word in (page.run("states", key) or ())) is wanted, self._clock)
+        return read_back(
+            receipt, lambda: (word in (self._run(page, element, "states") or ())) is wanted, self._clock
+        )
 
     def _write(self, page: Page, element: Element, action: Action) -> Receipt:
         """Put text into a field, added or in place of what is there, and read it back inside the page."""
         whole = action.verb != "input"
         key, text = self._key(element), "" if action.verb == "clear" else action.parameter
         try:
-            how = page.run("write", key, text, whole) if key else "no"
+            how = self._run(page, element, "write", text, whole) if key else "no"
         except TellModel as silent:
             raise TellModel(silent.code, silent.sentence, "look", delivery="delivery_uncertain") from None
         if how == "no":
@@ -5504,7 +5712,7 @@ class Pages:
                 )
         said = "" if element.role == "password field" else f"{quoted(text)} into "
         receipt = self._told(page, self._receipt(action.verb, f"{said}{described(element)}"))
-        return read_back(receipt, lambda: page.run("holds", key, text, whole) is True, self._clock)
+        return read_back(receipt, lambda: self._run(page, element, "holds", text, whole) is True, self._clock)
 
     def _receipt(self, verb: str, what: str) -> Receipt:
         message = f"{verb}: {what}"

@@ -16,11 +16,11 @@ import pytest
 from agent_solo import Action, Numbers, Page, Pages, Permit, Snapshot, TellModel, Usage, listing
 
 ROWS = [
-    [1, "text field", "Name", "Zoë", ["focused"]],
-    [2, "password field", "PIN", "", []],
-    [3, "check box", "Express", "", []],
-    [4, "combo box", "Colour", "red", []],
-    [5, "button", "Save", "", []],
+    [1, "text field", "Name", "Zoë", ["focused"], ""],
+    [2, "password field", "PIN", "", [], ""],
+    [3, "check box", "Express", "", [], ""],
+    [4, "combo box", "Colour", "red", [], ""],
+    [5, "button", "Save", "", [], ""],
 ]
 
 
@@ -43,7 +43,7 @@ class Browser:
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.script: dict[str, Any] = {
-            "look": {"rows": ROWS, "whole": True, "since": 1.5},
+            "look": {"rows": ROWS, "whole": True, "since": "1.5", "above": 0, "below": 0, "suspects": 0},
             "aim": {"x": 5, "y": 6},
         }
         self.before: Callable[[str, dict[str, Any]], list[dict[str, Any]]] = lambda method, params: []
@@ -220,7 +220,7 @@ def test_a_page_that_is_silent_is_a_note_and_asked_again_later(browser: Browser,
 
 
 def test_what_is_left_out_is_said(browser: Browser, pages: Pages) -> None:
-    browser.script["look"] = {"rows": ROWS[:1], "whole": False, "since": 1.5}
+    browser.script["look"] = {**browser.script["look"], "rows": ROWS[:1], "whole": False}
     assert see(pages).notes == ('The list of the page "Orders & bills" is not complete.',)
 
 
@@ -273,7 +273,9 @@ def test_a_page_that_was_closed_is_stale(browser: Browser, pages: Pages) -> None
 def test_typing_is_read_back_inside_the_page(browser: Browser, pages: Pages) -> None:
     browser.script |= {
         "write": "type",
-        "holds": lambda key, text, whole: (key, text, whole) == ([2, "password field", "PIN"], "7", False),
+        "holds": lambda key, text, whole: (
+            (key, text, whole) == ([2, "password field", "PIN", "1.5"], "7", False)
+        ),
     }
     receipt = act(pages, "input", "PIN", "7")
     assert (receipt.delivery, receipt.message) == ("delivered_verified", 'input: w3 password field "PIN"')
@@ -348,6 +350,6 @@ def test_another_service_behind_the_port_is_a_sentence(browser: Browser, pages: 
 def test_an_error_of_the_browser_is_a_sentence(browser: Browser) -> None:
     url = f"ws://127.0.0.1:{browser.port}/x"
     page = Page(url, Clock())
-    browser.before = lambda method, params: [{"id": 3, "error": {"message": "not found"}}]
+    browser.before = lambda method, params: [{"id": 4, "error": {"message": "not found"}}]
     assert refused(lambda: page.call("Browser.getVersion")).sentence == "the page said: not found"
     page.close()
