@@ -5168,7 +5168,8 @@ heading=heading h1 h2 h3;text=status output;canvas=canvas`.split(/[;\n]/))
     }
     const plain = e => WORDS[told(e, 'role').trim()] || WORDS[e.localName === 'input' ? e.type : e.localName]
       || (e.isContentEditable && !e.parentElement?.isContentEditable ? 'text field' : '')
-      || (e.hasAttribute('onclick') || e.tabIndex >= 0 || told(e, 'draggable') === 'true' ? 'clickable' : '');
+      || (e.hasAttribute('onclick') || told(e, 'draggable') === 'true' ? 'clickable' : '')
+      || (e.tabIndex >= 0 && e.localName !== 'iframe' ? 'clickable' : '');
     const points = e => e && style(e).cursor === 'pointer';
     const scrolls = e => e.clientHeight > 40 && e.scrollHeight > e.clientHeight + 8
       && /auto|scroll/.test(style(e).overflowY);
@@ -5654,7 +5655,8 @@ class Pages:
             raise TellModel("ACTION_NOT_SUPPORTED", f"{action.verb} does not work on elements of pages")
         button, held = parse_click(action.parameter) if action.verb in TIMES else ("left", ())
         button = action.verb.partition("_")[0] if action.verb in ("right_click", "middle_click") else button
-        at, mouse = self._aim(page, element), partial(page.call, "Input.dispatchMouseEvent")
+        at: dict[str, Json] = {**self._aim(page, element)}
+        mouse = partial(page.call, "Input.dispatchMouseEvent", "")
         at["modifiers"] = sum(HELD.get(key, 0) for key in held)
         receipt = self._receipt(action.verb, described(element))
         if action.verb == "scroll":
