@@ -19,6 +19,7 @@
     python3 agent_solo.py demo                        no key needed: a real window, real clicks, real proof
     python3 agent_solo.py --task "..." --model NAME   the job
     python3 agent_solo.py doctor                      what works on this machine, and how to mend the rest
+    python3 agent_solo.py mcp list --mcp FILE         the tools of MCP servers; also call, and doctor
     python3 agent_solo.py parse < reply.json          what the parser makes of a model's reply
     python3 agent_solo.py guide                       how to use it, in this file's own version
 
@@ -54,9 +55,10 @@ WHAT THIS FILE CAN DO TO YOUR MACHINE (the power, the chapters that hold it, wha
     mkdir                10 15 16 18 makes that home and its folders
     write_text           10 15 21 notes there what is held, what a server refused, what was set up
     touch                15        makes such a note private before it is written
-    write_bytes          22        writes the demo's files
+    write_bytes          22 23     writes the demo's files, a tool's long answer
     unlink               10 18     removes the note of what is held
-    mkdtemp, rmtree      23        makes the demo's temporary folder, and removes it
+    mkdtemp              23        makes the demo's temporary folder, and one for a tool's long answer
+    rmtree               23        removes the demo's
     os                   10 15 16 17 18 19 21 23 24  ends what it started; keeps its files private
 
 tests/test_architecture.py reads this table: what it does not name, this file does not import.
@@ -5996,6 +5998,11 @@ class Link:
         self._reached = 0  # the last request that may have arrived
         self._waiting: dict[str, Pending] = {}  # keyed by text: some servers answer "7" to 7
 
+    @property
+    def said(self) -> str:
+        """The end of what the server wrote beside its messages; nothing over HTTP."""
+        return ""
+
     def tell(self, method: str, params: Mapping[str, Json]) -> None:
         """Send what has no answer."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
@@ -6148,10 +6155,14 @@ class Pipe(Link):
         self.gone = "has ended"  # from here on a call starts it again
         self._draining.join(TICK)
         end_program(self._process)
-        said = re.sub(r"\x1b\[[\d;]*[A-Za-z]|\s+", " ", self._said.decode("utf-8", "replace")).strip()
-        told = f"; it said: {said[-600:]}" if said else ""
+        told = f"; it said: {self.said[-600:]}" if self.said else ""
         self.lost(why or f"has ended (exit status {self._process.returncode}){told}")
         self._outbox.put({})
+
+    @property
+    def said(self) -> str:
+        """The end of its stderr, and of what was no message on its stdout, on one line."""
+        return re.sub(r"\x1b\[[\d;]*[A-Za-z]|\s+", " ", self._said.decode("utf-8", "replace")).strip()
 
     def _drain(self) -> None:
         while line := self._process.stderr.readline(8192):
@@ -6326,6 +6337,7 @@ class Server:
         self._asker, self._authorize, self._closed = asker, authorize, False
         self.link: Link | None = None
         self.offers: dict[str, Mapping[str, Json]] = {}
+        self.took, self.problem = 0.0, ""  # seconds to be ready; why it is not
         self._clock, self._environ = clock, environ
 
     def open(self) -> Link:
@@ -6472,9 +6484,9 @@ class Tools:
         }
         self._clock, self._watcher, self._keep = clock, watcher, keep
 
-    def start(self) -> None:
+    def start(self, within: float = READY_LIMIT) -> None:
         """Start every server, side by side; what takes long joins later, what fails is in `problems`."""
-        servers, end = list(self._servers.values()), self._clock.now() + READY_LIMIT
+        servers, end = list(self._servers.values()), self._clock.now() + within
         for server in servers:
             server.starting = True
         self._opening = threads = spawn(*(partial(self._open, server) for server in servers))
@@ -6486,19 +6498,40 @@ class Tools:
         self._name()
 
     def _open(self, server: Server) -> None:
+        began = self._clock.now()
         try:
             server.open()
         except SoloError as fault:  # of a stop, the main thread hears too
-            self.problems.append(f"{fault.sentence} {fault.hint}".strip())
-            self._watcher.note(self.problems[-1])
+            server.problem = f"{fault.sentence} {fault.hint}".strip()
+            self.problems.append(server.problem)
+            self._watcher.note(server.problem)
         finally:
-            server.starting = False
+            server.starting, server.took = False, self._clock.now() - began
 
     def _late(self) -> list[str]:
         """A sentence for each server that is not ready yet."""
         late = [server.config.name for server in self._servers.values() if server.starting]
         return [
             f"The MCP server {quoted(name)} is still starting; its tools join when it is." for name in late
+        ]
+
+    def report(self) -> list[dict[str, Json]]:
+        """Each server as `mcp list` shows it: ready or why not, how long it took, its tools, what it said."""
+        return [
+            {
+                "server": name,
+                "ready": not server.problem and not server.starting,
+                "seconds": round(server.took, 3),
+                "revision": server.link.version if server.link else "",
+                "problem": server.problem,
+                "said": server.link.said[-600:] if server.link else "",
+                "tools": [
+                    {"name": tool.original, "description": tool.description, "schema": tool.schema}
+                    for tool in self.tools.values()
+                    if tool.server == name
+                ],
+            }
+            for name, server in self._servers.items()
         ]
 
     def _name(self) -> None:
@@ -6540,7 +6573,10 @@ class Tools:
         arguments = json_in(arguments) if isinstance(arguments, str) else arguments
         if not isinstance(wanted.get("name"), str) or not isinstance(arguments, dict):
             raise TellModel("INVALID_ARGS", 'The parameter is not {"name": "…", "arguments": {…}}, as JSON.')
-        tool = tool_named(wanted["name"], self.tools)
+        return self.call(tool_named(wanted["name"], self.tools), arguments)
+
+    def call(self, tool: Tool, arguments: Mapping[str, Json]) -> Receipt:
+        """What one call of a tool gives. Raises TellModel."""
         server = self._servers[tool.server]
         before = server.link
         result = server.call(tool.original, arguments)
@@ -10005,6 +10041,22 @@ def price_of(args: argparse.Namespace) -> tuple[float, float] | None:
     return known
 
 
+def project_files(folder: Path, person: Person) -> list[str]:
+    """The MCP configs that lie in a folder, if the person lets them start programs; else none of them."""
+    found = [path for path in (folder / name for name in PROJECT_FILES) if path.is_file()]
+    allowed = []
+    for path in found:
+        servers = read_servers(path, os.environ)
+        what = "; ".join(shlex.join(server.command) or server.url for server in servers)
+        question = f"may this folder's {path.relative_to(folder)} start or call MCP servers ({what})? [y/N]"
+        try:
+            if person.answers(question).strip().lower() in ("y", "yes"):
+                allowed.append(str(path))
+        except PersonNeeded:  # a file that nobody named or allowed starts nothing
+            say(f"agent_solo: {path} is left out; name it with --mcp to use it")
+    return allowed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
     """What a run works with, opened in order and closed in the opposite one."""
@@ -10081,6 +10133,7 @@ def work(
 ) -> tuple[Outcome, Journal]:
     """Open the outside, run the session. Raises StopRun before the run begins."""
     task = task_of(args)
+    args.mcp = args.mcp or project_files(Path.cwd(), person)
     check_words(args)
     args.base_url, key, args.model = server_of(args, os.environ, clock)
     budget = Budget(limits_of(args), clock)
@@ -10168,6 +10221,111 @@ def do_doctor(argv: Sequence[str]) -> int:
                 + (f"\n{'':<23} -> {check.todo}" if check.todo else "")
             )
     return MissingPart.status if any(check.ok is False for check in checks) else 0
+
+
+class Notes:
+    """A watcher outside of a run: passes notes on."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._say(text)
+
+    def step(self, step: Step) -> None:
+        """There are no steps."""
+
+
+def kept_file(name: str, data: str | bytes) -> Path:
+    """Put a tool's long answer into a private folder of its own."""
+    path = Path(tempfile.mkdtemp(prefix="agent_solo_mcp_")) / name
+    path.write_bytes(data.encode("utf-8", "replace") if isinstance(data, str) else data)
+    return path
+
+
+def mcp_servers(args: argparse.Namespace) -> list[ServerConfig]:
+    """The servers of `mcp`: those of the files named, or of the folder's. Raises Usage."""
+    files = args.mcp or project_files(Path.cwd(), TerminalPerson(sys.stdin, sys.stderr))
+    if not files:
+        raise Usage("no MCP config is named", "Give --mcp FILE; it may be the one of another client.")
+    return [server for path in files for server in read_servers(Path(path), os.environ)]
+
+
+def mcp_call(servers: Sequence[ServerConfig], words: Sequence[str], clock: Clock, *, as_json: bool) -> int:
+    """Call one tool and print what it gives."""
+    named = [server for server in servers if server.name == words[0]]
+    arguments = json_in(words[2]) if len(words) == 3 else {}
+    if not named or not isinstance(arguments, dict):
+        names = ", ".join(server.name for server in servers)
+        raise Usage(
+            "the arguments are no JSON object" if named else f"there is no MCP server {words[0]!r}",
+            'They look like {"path": "a.txt"}.' if named else f"There is {names}.",
+        )
+    clean = partial(mask, secrets=keys_of(os.environ))
+    tools = Tools(
+        named[:1], clock, Notes(lambda text: say(f"agent_solo: {clean(text)}")), os.environ, keep=kept_file
+    )
+    try:
+        tools.start(within=2 * START_LIMIT)
+        if tools.problems:
+            return 1
+        offered = {tool.original: tool for tool in tools.tools.values()}
+        receipt = tools.call(offered.get(words[1]) or tool_named(words[1], tools.tools), arguments)
+    except TellModel as fault:
+        raise GaveUp(fault.sentence, fault.hint) from fault
+    finally:
+        tools.close()
+    if as_json:
+        files = [str(kept_file(f"picture.{one.mime.split('/')[-1]}", one.data)) for one in receipt.pictures]
+        show({**receipt.envelope(), "pictures": files})
+    else:
+        tell(receipt.message)
+    return 0 if receipt.ok else 1
+
+
+def mcp_lines(report: Sequence[Mapping[str, Any]], *, whole: bool) -> Iterator[str]:
+    """What `mcp list` and `mcp doctor` print."""
+    for one in report:
+        state = f"ready in {one['seconds']:.2f} s, revision {one['revision']}, {len(one['tools'])} tools"
+        yield f"{one['server']}: {state if one['ready'] else 'MEND: ' + one['problem']}"
+        if whole:
+            yield from [f"    it said: {one['said']}"] if one["said"] else []
+        else:
+            yield from (
+                f"    {tool['name']}: {shortened_line(tool['description'], 100)}" for tool in one["tools"]
+            )
+
+
+def do_mcp(argv: Sequence[str]) -> int:
+    """List the tools of MCP servers, call one, or say which server does not work and why."""
+    parser = command_parser("mcp", "MCP servers: list | call SERVER TOOL [JSON] | doctor")
+    parser.epilog = "exit status: 0 done; 1 a server does not start or a tool failed; 2 usage"
+    parser.add_argument("what", choices=("list", "call", "doctor"))
+    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON")
+    parser.add_argument("--mcp", metavar="FILE", action="append", default=[], help="may be repeated")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    if (args.what == "call") != (len(args.words) in (2, 3)) or (args.what != "call" and args.words):
+        raise Usage(f"mcp {args.what} does not take these words", "See agent_solo.py mcp --help.")
+    clock = SystemClock()
+    interrupt_on_signals(clock)
+    servers = mcp_servers(args)
+    if args.what == "call":
+        return mcp_call(servers, args.words, clock, as_json=args.json)
+    tools = Tools(servers, clock, Notes(str), os.environ, keep=kept_file)
+    try:
+        tools.start(within=2 * START_LIMIT)
+        secrets = keys_of(os.environ)
+        masked = ("problem", "said")
+        report = [one | {key: mask(str(one[key]), secrets) for key in masked} for one in tools.report()]
+    finally:
+        tools.close()
+    if args.json:
+        show(report, indent=1)
+    else:
+        tell("\n".join(mcp_lines(report, whole=args.what == "doctor")))
+    return 0 if all(one["ready"] for one in report) else 1
 
 
 def do_parse(argv: Sequence[str]) -> int:
@@ -10338,6 +10496,9 @@ COMMANDS = {
         needs=NEEDED,
     ),
     "doctor": Command(run=do_doctor, meaning="say what works on this machine, and how to mend the rest"),
+    "mcp": Command(
+        run=do_mcp, meaning="list the tools of MCP servers, call one, say what is wrong", needs=("requests",)
+    ),
     "parse": Command(run=do_parse, meaning="read a model's reply on stdin, print the action or the error"),
     "guide": Command(run=do_guide, meaning="say how to use this file"),
     **{

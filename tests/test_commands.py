@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import agent_solo
+
 FILE = Path(__file__).parents[1] / "agent_solo.py"
 
 
@@ -183,3 +185,97 @@ def test_doctor_goes_into_the_private_environment_as_soon_as_it_is_ready(tmp_pat
     env = {"PATH": os.environ["PATH"], "AGENT_SOLO_HOME": str(tmp_path / "home")}
     ran = subprocess.run(bare, env=env, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, f"moved in {FILE} doctor\n")
+
+
+# -- mcp: servers without a run ---------------------------------------------------------------
+
+FAULTY = Path(__file__).parent / "mcp_servers" / "faulty.py"
+
+
+def config(tmp_path: Path, **faults: str) -> str:
+    """A config file with one server for each fault."""
+    path = tmp_path / "mcp.json"
+    servers = {
+        name: {"command": sys.executable, "args": [str(FAULTY), fault]} for name, fault in faults.items()
+    }
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return str(path)
+
+
+def test_mcp_list_and_doctor_name_servers_tools_and_faults(tmp_path: Path) -> None:
+    file = config(tmp_path, desk="none", bad="exits")
+    listed = solo(tmp_path, "mcp", "list", "--mcp", file)
+    assert (listed.returncode, listed.stderr) == (1, "")
+    assert "    echo: " in listed.stdout
+    assert (
+        'bad: MEND: The MCP server "bad" has ended (exit status 1); it said: cannot open the' in listed.stdout
+    )
+    checked = solo(tmp_path, "mcp", "doctor", "--mcp", file, "--json")
+    desk, bad = json.loads(checked.stdout)
+    assert (desk["ready"], desk["problem"], "echo" in [tool["name"] for tool in desk["tools"]]) == (
+        True,
+        "",
+        True,
+    )
+    assert desk["seconds"] > 0
+    assert (bad["ready"], bad["said"], bad["tools"]) == (False, "cannot open the ledger", [])
+    assert solo(tmp_path, "mcp", "doctor", "--mcp", config(tmp_path, desk="none")).returncode == 0
+
+
+def test_mcp_call_prints_the_answer_and_its_status_says_whether_it_failed(tmp_path: Path) -> None:
+    file = config(tmp_path, desk="none", bad="exits")
+    told = solo(tmp_path, "mcp", "call", "desk", "echo", '{"text": "订单"}', "--mcp", file)
+    assert (told.returncode, told.stdout, told.stderr) == (0, '{"text": "订单"}\n', "")
+    refused = solo(tmp_path, "mcp", "call", "desk", "refuse", "--mcp", file, "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["message"]) == (1, "no such order")
+    (picture,) = json.loads(solo(tmp_path, "mcp", "call", "desk", "picture", "--mcp", file, "--json").stdout)[
+        "pictures"
+    ]
+    assert Path(picture).read_bytes().startswith(b"\x89PNG")
+    dead = solo(tmp_path, "mcp", "call", "bad", "echo", "--mcp", file)
+    assert (dead.returncode, "cannot open the ledger" in dead.stderr) == (1, True)
+    unknown = solo(tmp_path, "mcp", "call", "desk", "nothing", "--mcp", file)
+    assert (unknown.returncode, 'no tool is called "nothing"' in unknown.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["list"], "no MCP config is named"),
+        (["call", "desk"], "mcp call does not take these words"),
+        (["call", "desk", "echo", "[1]"], "the arguments are no JSON object"),
+        (["call", "dsek", "echo"], "there is no MCP server"),
+        (["start"], "invalid choice"),
+    ],
+)
+def test_mcp_words_that_do_not_fit_are_usage(tmp_path: Path, words: list[str], told: str) -> None:
+    files = ["--mcp", config(tmp_path, desk="none")] if words[0] == "call" else []
+    ran = solo(tmp_path, "mcp", *words, *files)
+    assert (ran.returncode, told in ran.stderr) == (2, True), ran.stderr
+
+
+class Someone:
+    """A person who gives one answer and remembers the questions; None: nobody is there."""
+
+    def __init__(self, answer: str | None) -> None:
+        self.answer, self.asked = answer, []
+
+    def allows(self, question: agent_solo.Question) -> bool:
+        raise NotImplementedError
+
+    def answers(self, question: str) -> str:
+        self.asked.append(question)
+        if self.answer is None:
+            raise agent_solo.PersonNeeded("nobody is there")
+        return self.answer
+
+
+@pytest.mark.parametrize(("answer", "taken"), [("y", 1), ("", 0), ("no", 0), (None, 0)])
+def test_a_projects_own_servers_start_only_with_a_yes(tmp_path: Path, answer: str | None, taken: int) -> None:
+    Path(config(tmp_path, desk="none")).rename(tmp_path / ".mcp.json")
+    someone = Someone(answer)
+    files = agent_solo.project_files(tmp_path, someone)
+    assert files == [str(tmp_path / ".mcp.json")][:taken]
+    (question,) = someone.asked
+    assert ".mcp.json" in question
+    assert f"{FAULTY} none" in question
