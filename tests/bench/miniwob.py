@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import agent_solo as solo  # noqa: E402
+import agent_solo as solo
 
 PATIENCE = 3.0  # seconds that an oracle waits for an element
 
@@ -371,7 +371,9 @@ def main() -> None:
     found = run(given.folder, given.tasks or [task for task in there if task in ORACLES], given.seeds)
     for task, why in found.items():
         print(f"{'left  ' if why else 'solved'} {task} {why}")
-    print(f"{sum(not why for why in found.values())} of {len(there)} tasks solved on {given.seeds} seeds each")
+    print(
+        f"{sum(not why for why in found.values())} of {len(there)} tasks solved on {given.seeds} seeds each"
+    )
     print("no oracle yet:", ", ".join(task for task in there if task not in ORACLES))
 
 
