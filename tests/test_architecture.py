@@ -50,7 +50,7 @@ WRITES = set("write_text write_bytes mkdir touch unlink rmtree mkdtemp rmdir sym
 HEAVY = {"pyautogui", "mss", "PIL", "openai", "requests", "rich", "jeepney", "websocket", "Xlib", "jsonschema"} | {
     "subprocess", "ssl", "http.client", "asyncio", "socket", "ctypes", "tkinter",
 }  # fmt: skip
-LIMITS = {"file": 16000, "chapter": 2400, "class": 300, "function": 50}
+LIMITS = {"file": 10600, "chapter": 1100, "class": 300, "function": 50}
 
 
 def chapters() -> dict[int, tuple[str, int]]:
